@@ -70,7 +70,7 @@ class Step(Record):
 class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
-    `steps`: products whose sum is scale * goal + room, with the fields `scale` and `room`. The module's docstring
+    `steps`: the products that add up to scale * goal + room (see the fields `scale` and `room`). The module's docstring
         explains this equation.
     `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is then >= 0. The field
         `divisor` is the fact n - 1 >= 0.

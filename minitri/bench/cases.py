@@ -45,8 +45,8 @@ class Input(NamedTuple):
 
     `below`: random integers of the array are smaller than `below`. 0 if the elements are random floats.
     `signed`: whether random integers start at the negative of `below`. Otherwise they start at 0.
-    `positive`: whether random floats are uniformly distributed from 0 to 1. If false, random floats are normally
-        distributed.
+    `positive`: whether random floats are uniformly distributed from 0 to 1. Without `positive`, random floats are
+        normally distributed.
     `layout`: "transposed": the last two axes are exchanged in memory. "every other": the last axis has the stride 2.
         "wide rows": the array is a part of an array with longer rows.
     `scale`: the standard deviation of the random floats.

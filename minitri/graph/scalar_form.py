@@ -85,8 +85,8 @@ class GraphTerms(Terms[Element]):
         return e.node
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
-        """Finds reductions inside the expression. Returns those that loop over the same indices as the reduction of
-        `x`.
+        """Returns the reductions inside the expression. Each returned reduction loops over the same indices as the
+        reduction of `x`.
 
         If `root` is given, returns only the reductions in the subexpression `root`.
         """

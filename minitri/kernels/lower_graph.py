@@ -106,7 +106,7 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph with copies of those nodes in `values` that are views, gathers or concats. A kernel stores each
+    """Returns the graph with a copy of each node in `values` that is a view, gather or concat. A kernel stores each
     copy in memory.
     """
 

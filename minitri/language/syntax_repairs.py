@@ -203,8 +203,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    When graph/lower_ast.py is imported, it replaces `errors_in` by a function that calls the graph builder. Before this
-    import, `errors_in` returns no errors.
+    When graph/lower_ast.py is imported, it replaces `errors_in` by a function that calls the graph builder. `errors_in`
+    returns no errors until graph/lower_ast.py is imported.
     """
     return ()
 

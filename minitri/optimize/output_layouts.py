@@ -7,9 +7,9 @@
 After the pass `output-layouts`, a kernel that loads a transposed array stores its result in the same memory order. Grid
 programs then store neighbouring elements. The libraries numpy and torch also keep the layout of operands: the result of
 `2 * x.T` has the strides of `x.T`. Only the strides of a result change, not its shape and its elements. If operands
-have different layouts, the result gets the most frequent layout of the operands. In the count of layouts, an f32
-operand counts twice as much as an f16 operand, because f32 elements have twice as many bytes. If two layouts are
-equally frequent, the row-major layout is preferred. A temporary is treated as a result of the kernel that stores it.
+have different layouts, the result gets the most frequent layout of the operands. To find the most frequent layout, an
+f32 operand counts twice, because f32 elements have twice as many bytes as f16 elements. If two layouts are equally
+frequent, the row-major layout is preferred. A temporary is treated as a result of the kernel that stores it.
 
 The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
 begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and

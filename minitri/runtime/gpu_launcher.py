@@ -277,7 +277,7 @@ def current_device() -> Callable[[], int]:
 
 
 def current_stream() -> Callable[[int], int]:
-    """Returns a function from the number of a GPU to the address of the GPU's current stream.
+    """Returns a function that takes the number of a GPU, and returns the address of the GPU's current stream.
 
     The result is torch's C function `_cuda_getCurrentRawStream`, or a slower Python function if torch does not have it.
     """

@@ -148,7 +148,7 @@ def shift_left(a, n):
 def shift_right(a, n):
     """Returns a >> n.
 
-    If n lies outside of 0 to bits - 1, the result is -1 for a < 0, and 0 for a >= 0.
+    For n < 0, and for n >= the number of bits, the result is -1 if a < 0, and otherwise 0.
     """
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)

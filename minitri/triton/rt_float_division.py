@@ -43,7 +43,8 @@ def divide(a, b):
     """Returns a / b. If a whole row of a is divided by one number, the reciprocal of this number is computed only once.
 
     With a reciprocal that is computed once for a row, quotients below `2**-100` are off by up to 3 units in the last
-    place. f32 quotients of at least `2**-100`, and f32 quotients without such a reciprocal, are rounded correctly.
+    place. f32 quotients of at least `2**-100`, and all f32 quotients that are computed without a reciprocal, are
+    rounded correctly.
     """
     if a.dtype == tl.float64:
         return a / b

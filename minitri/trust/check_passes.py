@@ -66,8 +66,8 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
 
     If this machine cannot run a stage, the row of the stage gets a note, and the pass counts as right.
 
-    A pass counts as wrong in two cases: the pass raises an exception, or running the stage that it made raises an
-    exception.
+    A pass counts as wrong if it raises an exception. A pass also counts as wrong if running the stage that the pass
+    made raises an exception.
     """
     report = CheckReport(tuple(_Check(program, call).rows(variants)))
     if report.first is None or not shrinking:

@@ -2,7 +2,7 @@
 written once.
 
 The function `prove` takes a masked tile program, and the conditions that minitri checks at each call. It returns a list
-of verdicts. Each verdict is about one claim:
+of verdicts, each about one of three claims:
 
 `in bounds`: an access stays in its array. The ranges of the axes and the conditions of the mask prove it, or an example
     refutes it.

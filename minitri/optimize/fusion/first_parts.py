@@ -116,7 +116,7 @@ class FirstParts:
         return False
 
     def has_costly_prologue(self, a: int, b: int) -> bool:
-        """Checks whether part `a` computes an operand of a matrix product in part `b` by many or costly operations."""
+        """Checks whether part `a` needs many or costly operations for an operand of a matrix product in part `b`."""
         pairs = [(n, u) for n in self.parts[a] for u in self.users[n] if u in self.parts[b]]
         if not any(isinstance(u, Contract) or u in self.prologue for _, u in pairs):
             return False

@@ -5,9 +5,9 @@
 The function `tile_within` takes the matrix products of a loop, and returns an `AttentionTile`. An `AttentionTile` says
 how many rows a program computes, and how long a block of the loop is. It also contains the number of warps, and says
 how blocks are loaded. A program computes some rows of one matrix of the batch, and loads one block of the loop at a
-time. Apart from the batch, the rows and the loop's axis, a program keeps each axis of the products whole in registers.
-The rules take the number of multiprocessors from the description of the chip. The numbers in this module were measured
-on an H200, which has 65,536 registers on each multiprocessor.
+time. Along each axis of the products, except the batch, the rows and the loop's axis, a program keeps all elements in
+registers. The rules take the number of multiprocessors from the description of the chip. The numbers in this module
+were measured on an H200, which has 65,536 registers on each multiprocessor.
 
   - Many rows: a tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows if masks
     leave each row only a short part of the loop. This rule does not hold for products of 128 columns whose blocks are
