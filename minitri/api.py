@@ -54,7 +54,7 @@ def compile(
     `options`: block sizes and other schedule options of the kernels. `mt.tune` returns measured options.
     `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of
         each shape.
-    `optimize`: whether optimisations run. False has the effect of the option `-O0` of the command.
+    `optimize`: whether optimisations run. `optimize=False` has the effect of the command line's option `-O0`.
 
     A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the value of the keyword
     `entry` is a type, as in `entry="f32[N]"`, it is the type of the program's parameter `entry`. Raises ParseError for

@@ -138,7 +138,7 @@ class BaseProgram:
         return Context(self.module, self.name, *about, *settings)
 
     def compilation(self, context: Context) -> Compilation:
-        """Returns the stages of the program for a compilation context.
+        """Returns the `Compilation` of the program for the sizes, types and target in `context`.
 
         If two contexts have the same types of parameters, their compilations share one graph.
         """

@@ -236,7 +236,7 @@ class Compilation:
     compiler.
 
     `context`: the context of the compilation, which every pass receives.
-    `values`: the stages made so far, by name. At first, these are the stages in the argument `known`.
+    `values`: the stages made so far, by name. The argument `known` contains the initial stages.
     `table`: all passes, in their order.
     `steps`: the passes that run. If the program was loaded from the text of a stage, only the passes after this stage
         run.

@@ -104,7 +104,7 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     `repeats`: the number of measurements of each kernel. The reported time is their median.
     `warmup`: the number of runs of each kernel before its measurement.
 
-    Raises the errors that a call of the program raises.
+    Raises the same errors as the call `program(*arrays, **named)`.
     """
     run, call = program.prepare(*arrays, **named)
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}

@@ -50,8 +50,8 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 class Program(BaseProgram):
     """A compiled function of the language. Each new dtype, size or device of the arguments causes another compilation.
 
-    `without`: the names of optimisations to leave out, or "all". `OPTIONAL` in minitri/optimize/pass_table.py has the
-        names.
+    `without`: the names of optimisations to leave out, or "all". `OPTIONAL` in minitri/optimize/pass_table.py lists the
+        possible names.
     `options`: the schedules of kernels (`Options`), such as block sizes by axis, warps and software pipelining.
     `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of
         each shape.
@@ -274,7 +274,8 @@ class Program(BaseProgram):
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
         these arrays. The method `explain` itself runs no kernel and measures nothing.
 
-        `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown beside the predictions.
+        `measured`: the measured seconds of each kernel (see `Profile.measured`). The page shows the measured seconds
+            beside the predicted times.
         """
         from minitri.explain import explain
 

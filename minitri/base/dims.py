@@ -336,8 +336,8 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
     If b has one term, the terms of a are divided by b one by one. The terms that b does not divide go into the rest.
-    For example, `4*M + i` divided by 4 has the quotient M and the rest i. If b has several terms, the quotient is 1 for
-    a == b, and 0 for any other a.
+    For example, `4*M + i` divided by 4 has the quotient M and the rest i. For a sum b of several terms, the quotient is
+    1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

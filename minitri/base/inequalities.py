@@ -6,8 +6,8 @@
 
 A fact is an expression that is known to be >= 0, with a reason. The goal is an expression, and a proof shows that the
 goal is >= 0. The function `prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one
-idea: a proof is an equation that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of a
-proof is scale * goal + room, for a positive integer `scale` and an integer `room` from 0 to scale - 1.
+idea: a proof is an equation that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of
+the equation is scale * goal + room. Here `scale` is a positive integer, and `room` is an integer from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
@@ -70,7 +70,8 @@ class Step(Record):
 class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
-    `steps`: the products whose sum is scale * goal + room. The module's docstring explains this equation.
+    `steps`: the products that add up to scale * goal + room (see the fields `scale` and `room`). The module's docstring
+        explains this equation.
     `wider`: for a positive integer n, a proof that n * goal + n - 1 >= 0. An integer goal is then >= 0. The field
         `divisor` is the fact n - 1 >= 0.
     `cases`: two proofs of the goal. Each assumes one of the two values that the maximum or minimum `atom` can have.

@@ -79,9 +79,9 @@ def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
     """Returns the index of the largest (argmax) or smallest (argmin) element along an axis. The result keeps the axis,
     with length 1.
 
-    The array `index` has the index of each element of `x`. The indices need not be in ascending order. If several
-    elements are the largest, the result is the smallest of their indices. A NaN counts as the largest element for
-    argmax, and as the smallest element for argmin.
+    For each element of `x`, the array `index` contains the index to return. The indices need not be in ascending order.
+    If several elements are the largest, the result is the smallest of their indices. A NaN counts as the largest
+    element for argmax, and as the smallest element for argmin.
     """
     return np.where(_best(row, x, axis), index, np.iinfo(index.dtype).max).min(axis, keepdims=True)
 

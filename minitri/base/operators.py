@@ -120,7 +120,7 @@ class Operator(Record):
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
     def spelling(self, operand: DType) -> str:
-        """Returns the Triton template for operands of the dtype `operand`."""
+        """Returns the operator's Triton code, as a template, for operands of the dtype `operand`."""
         own = self.templates.get(operand.name)
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 

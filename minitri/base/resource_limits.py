@@ -32,7 +32,7 @@ MAX_BITS = 1023  # bits of an integer constant: a number with more bits is large
 
 
 class Limits(Record):
-    """The limits on the time and memory of compiling one program. A caller can raise each limit."""
+    """The limits on the time and memory of compiling one program. A caller can set higher limits."""
 
     source: int = 64 * 1024  # characters of one text
     nesting: int = 5_000  # depth of nested brackets

@@ -2,10 +2,10 @@
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-The function `combine` takes polynomials (the columns) and a polynomial to reach (the target). Each polynomial is a map
-from monomials, such as x*y, to coefficients. `combine` returns a weight >= 0 for each column, such that the weighted
-sum of the columns is the target. It returns None if no weights have this sum. The one idea: for each monomial, an
-artificial variable is the difference between its coefficients in the target and in the weighted sum. The simplex
+The function `combine` takes a list of polynomials, the columns, and another polynomial, the target. Each polynomial is
+a map from monomials, such as x*y, to coefficients. `combine` returns a weight >= 0 for each polynomial of the list, so
+that the weighted sum equals the target. It returns None if no weights have this sum. The one idea: for each monomial,
+an artificial variable is the difference between its coefficients in the target and in the weighted sum. The simplex
 algorithm starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In each
 step, the simplex algorithm increases the weight of the first column that brings the weighted sum closer to the target.
 The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.

@@ -1,4 +1,4 @@
-"""`minitri bench`: compares programs with the libraries that a user would choose instead, on this machine's GPU.
+"""`minitri bench`: compares minitri with other GPU libraries, such as torch, on this machine's GPU.
 
 `run.py`: measures the cases and prints the tables.
 `alternating_timer.py`: times several implementations, and alternates between their calls.

@@ -2,8 +2,8 @@
 
 The functions `call_times` and `first_results` return a `Table`, and need a GPU. The times are measured in new processes
 that have done nothing else. The host time is the time that the CPU needs for one call, without waiting for the GPU. The
-reported host time is the median of 20 batches of 500 calls. The batches of all implementations alternate, because the
-speed of a shared machine can change by half within seconds.
+reported host time is the median of 20 batches of 500 calls. Batches of one implementation alternate with batches of the
+others, because the speed of a shared machine can change by 50% within seconds.
 
 The time to a first result starts with the text of a program and ends when the result of the program is available.
 Before the time to a first result is measured, all modules are imported, and the input is on the GPU. The time to a

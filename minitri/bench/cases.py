@@ -44,8 +44,9 @@ class Input(NamedTuple):
     """An input array of a benchmark case, filled with random numbers.
 
     `below`: an upper bound: random integers are smaller than `below`. 0 for an array of random floats.
-    `signed`: whether random integers start at -below. Otherwise they start at 0.
-    `positive`: whether random floats are uniformly distributed from 0 to 1. Otherwise they are normally distributed.
+    `signed`: whether random integers start at the negative of `below`. Otherwise they start at 0.
+    `positive`: whether random floats are uniformly distributed from 0 to 1. Without `positive`, random floats are
+        normally distributed.
     `layout`: "transposed": the last two axes are exchanged in memory. "every other": the last axis has the stride 2.
         "wide rows": the array is a part of an array with longer rows.
     `scale`: the standard deviation of the random floats.

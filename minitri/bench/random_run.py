@@ -13,9 +13,9 @@ disturbed each other's measurements. All caches are in a new folder, so the time
 with empty caches. The time to the first result of torch.compile is measured in a worker process, which shares the
 processor with other workers.
 
-A result is right if its error is small, or at most twice as large as the error of eager torch. If the relative error of
-eager torch is 1 or more, a result may have ten times this error. The relative error of eager torch can be 1 or more if
-the exact result is a difference of nearly equal numbers, as in mean(x - mean(x)).
+A result counts as right in two cases: its error is small, or its error is at most twice the error of eager torch. If
+the relative error of eager torch is 1 or more, a result may have ten times this error. The relative error of eager
+torch can be 1 or more if the exact result is a difference of nearly equal numbers, as in mean(x - mean(x)).
 """
 
 import os
@@ -94,7 +94,7 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
     programs = [draw(f"{session.seed}/{k}", session.dtype) for k in range(session.programs)]
 
     def late() -> bool:
-        """Writes the results so far to the file, and then checks whether the time of the session is up."""
+        """Writes the results so far to the file, and returns whether the session has exceeded its time limit."""
         seconds = now() - start
         found = {"cases": list(map(as_dict, rows)), "shrunk": list(map(as_dict, shrunk))}
         write_json(session.json, {**facts, "seconds": seconds, **found})

@@ -50,7 +50,7 @@ DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scop
 
 
 def torch_twin(text: str) -> Callable[..., Any]:
-    """Returns a function of torch tensors that computes the same as the last function of a module.
+    """Translates the last function of a module into a function of torch tensors.
 
     The torch function returns one tensor, or a tuple of several tensors.
     """

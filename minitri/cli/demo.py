@@ -1,4 +1,4 @@
-"""`minitri demo`: shows a program at every stage, and checks a run of the program, on one or two screens of text.
+"""`minitri demo`: prints a few lines of every stage of a program, and checks a run of the program.
 
 The function `demo` takes the path of a .mt file (a minitri program), such as examples/linear.mt, and prints to stdout.
 The demo chooses one node of the graph, such as a matrix product. For each stage, the demo shows at most two of the

@@ -1,15 +1,15 @@
 """Arrays for a program, made from the options of a command line.
 
-The function `make_inputs` takes a function of a program, and the options `--input x=...` and `-D M=...`. It returns one
-array or number for each parameter of the function, and the sizes of all dimensions. The value of the option `--input`
-is a file, a number, or the name of a way to fill an array.
+The function `make_inputs` takes the syntax tree of a function, and the options `--input x=...` and `-D M=...`. It
+returns one array or number for each parameter of the function, and the sizes of all dimensions. The value of the option
+`--input` is a file, a number, or the name of a way to fill an array.
 
 `array.npy`: the array in this file. The file is never unpickled.
 `zeros`, `ones`, `arange`: the array that the numpy function with this name makes.
 `randn`: random floats with a normal distribution.
 `randint:100`: random integers from 0 to 99.
 `randint:-5:5`: random integers from -5 to 4.
-`3.5`: this number. If the parameter is an array, each element of the array is this number.
+`3.5`: this number. An array parameter gets an array whose elements all are 3.5.
 `random`: `randn` for floats, small random numbers for integers, and random booleans. This is the default.
 
 The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
@@ -112,7 +112,7 @@ def missing_sizes(
     """Returns sizes for the dimensions that have no size in `known`.
 
     Each dimension without a size in the dict `known` takes the next number from the list `sizes`. A pack is a name such
-    as `*B` for several axes. Each pack without sizes in `known` gets the tuple `axes` as its sizes.
+    as `*B` for several axes. A name such as `*B` gets the tuple `axes` as its sizes, unless `known` has its sizes.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}

@@ -1,7 +1,7 @@
 """Reads the command line of `minitri`.
 
-This module reads the commands and their options from the table commands.toml. For a command line, it calls one function
-in command_functions.py, check.py, demo.py or doctor.py. The module main.py imports no library except click, so `minitri
+This module reads the commands and their options from the table commands.toml. Each command calls one function in
+command_functions.py, check.py, demo.py or doctor.py. The module main.py imports no library except click, so `minitri
 --help` answers at once. The function of a command imports the compiler, numpy and rich only when the command needs
 them.
 
@@ -63,8 +63,8 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Makes a dictionary from the (name, value) pairs of all uses of an option. If a name occurs twice, raises a usage
-    error.
+    """Makes a dictionary from (name, value) pairs: one pair for each occurrence of an option on the command line. If a
+    name occurs twice, raises a usage error.
     """
     names = [name for name, _ in pairs]
     for name in names:

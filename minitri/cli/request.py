@@ -87,7 +87,7 @@ class Request(Record):
         return program.lower(**target, options=options, **self.keywords(program))
 
     def as_shared(self) -> Request:
-        """Returns the request with the sizes and the target that the first line of the program's file names.
+        """Returns the request with the sizes and the target from the first line of the program's file.
 
         The editor of the explorer writes sizes and a target into the first line of a file. If the command line also
         gives a size or a target, the value of the command line is used.

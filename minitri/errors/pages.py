@@ -5,7 +5,8 @@ corrected program.
 
 The function `as_text` takes an error code and its `Page`. It returns the page as text for a terminal. The script
 tests/reference.py writes all pages to docs/reference/errors.md. The file pages.toml has the texts and the programs of
-the pages. The one idea: a page shows the error message of today, because making the page compiles its wrong program.
+the pages. The one idea: the error message on a page is always up to date, because making the page compiles the wrong
+program.
 """
 
 import json
@@ -37,7 +38,8 @@ class Example(Record):
     """An example program on the page of an error code. The example can also call or lower the program.
 
     `text`: the text of the program: an expression, a module, or the stage that `reads` names.
-    `types`: the types of an expression's parameters. A parameter with None gets its type from the argument in the call.
+    `types`: the types of an expression's parameters. If the type of a parameter is None, the call's argument decides
+        the type.
     `call`: the types of the arguments of a call. None if the program is not called. "f32[3]" stands for an array of
         zeros, and "list" for a list of numbers.
     `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The example reads the stage
@@ -126,7 +128,7 @@ class Page(Record):
     `meaning`: the meaning of the error code, in a few sentences.
     `advice`: advice on how to correct the program.
     `related`: the error codes of similar mistakes.
-    `wrong`: a program that causes the error. None if only a bug or an edited stage can cause it.
+    `wrong`: a program that causes the error. None if no program causes the error, but only a bug or an edited stage.
     `right`: the corrected program, or None.
     """
 

@@ -75,7 +75,7 @@ def diagnostic(error: CompileError) -> dict[str, Any]:
 
     The data has the fields of `CompileError.as_dict`, and the fields `text`, `start` and `end`. The field `text` has
     the message that a terminal would show. The fields `start` and `end` say which part of the editor's text the error
-    is about. Each edit has positions in the editor's text too.
+    is about. The positions of each edit also refer to the editor's text.
     """
     return error.as_dict() | {
         "text": str(error), **_place(error.span),

@@ -112,7 +112,7 @@ class _Walk:
         return there >= set(panes) and (before is None or before != after)
 
     def steps(self) -> Iterator[dict[str, Any]]:
-        """Yields the steps whose two panes are on the page and have different texts."""
+        """Yields each step of the walk whose two panes exist on the page. The texts of the two panes must differ."""
         facts = self._facts()
         drawings = {
             "fusion": self._fusion(),

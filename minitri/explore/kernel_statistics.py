@@ -43,8 +43,8 @@ class Resources(NamedTuple):
     `spills`: the number of instructions that read or write local memory.
     `blocks`: the number of blocks of threads that a multiprocessor runs at once. None if the limits of the
         multiprocessor are unknown.
-    `occupancy`: the number of warps of the kernel that a multiprocessor runs at once, divided by the most that it can
-        run. None if unknown.
+    `occupancy`: the number of the kernel's warps that run on a multiprocessor at once, divided by the multiprocessor's
+        largest number of warps. None if unknown.
     `bound`: the resource that limits the number of blocks on a multiprocessor, such as "registers". "" if the number of
         warps is the limit, or if the limit is unknown.
     """

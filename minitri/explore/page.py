@@ -4,7 +4,7 @@ The function `page` takes a document (document.py), and returns the HTML. The HT
 style sheet, one script, and data. The data is JSON, deflated, in base64, so a browser cannot take any part of a program
 for HTML. The script inserts parts of a user's program into the page as text, never as HTML. The content policy of the
 page allows only the script in the HTML file, which the policy identifies by a hash. The content policy of the page
-forbids all scripts outside of the HTML file, connections to servers, and turning a text into HTML.
+forbids all other scripts, connections to servers, and the conversion of text to HTML.
 
 Only a page that `minitri explore --serve` serves has an editor. The editor is the library CodeMirror, and the page uses
 no other library. The file page/codemirror.js is a bundle of CodeMirror's packages with their licences;
@@ -35,7 +35,7 @@ EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", 
 class Page:
     """A page of the explorer.
 
-    A notebook shows the page, and the method `save` writes it as a file. `document` is the data of the page.
+    A notebook shows the page. The method `save` writes the page as a file. `document` is the data of the page.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Page:
 
 
 def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> tuple[str, str]:
-    """Returns the HTML of a document, and the content policy that the HTML contains.
+    """Returns the HTML of a document, and the Content-Security-Policy of this HTML.
 
     The argument `live` is the data for the page's editor, or None for a page without an editor. Only a page that a
     server serves has an editor.

@@ -10,8 +10,8 @@ line of each stage, the `Trace` has the text, and the numbers of the nodes from 
 Each operation has spans: places in the source, each with the number of the graph node that was made for this place. A
 line with an operation comes from the graph nodes whose numbers are in the spans of this operation. A line that declares
 an axis or a buffer comes from the graph nodes of the operations that use the axis or the buffer. The line that opens a
-loop comes from the graph nodes of the loop's results. The head of a kernel comes from the graph nodes of the values
-that the kernel stores.
+loop comes from the graph nodes of the loop's results. A kernel's header line comes from the graph nodes whose values
+the kernel stores.
 
 The number of a node is its index in the stage `graph`. If a program was loaded from the text of a kernels or tile
 stage, the trace numbers the ops of this stage, not graph nodes. A `Trace` assigns nodes to whole lines, not to parts of
@@ -63,8 +63,8 @@ class StageTrace(NamedTuple):
 
 
 class Trace:
-    """The nodes of a compilation, and the nodes that each line of each stage comes from. For example, `trace["ptx"]` is
-    the `StageTrace` of the stage `ptx`.
+    """The graph nodes of a compilation. For each line of each stage, a `Trace` says which graph nodes the line comes
+    from. For example, `trace["ptx"]` is the `StageTrace` of the stage `ptx`.
 
     A stage is made when it is first requested. Raises StageUnavailable (MT0402) for a stage that the compilation does
     not have.

@@ -12,8 +12,8 @@ function `machine_lines` takes a `MachineCode` and the name of one of Triton's o
 A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
 a mask or a loop-carried value gets the graph nodes of all lines that use its result (function `served`). The line at
 the head of a loop gets the graph nodes of all lines in the loop's body. Some lines serve the kernel as a whole: the
-head of the function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the
-kernel as a whole gets the graph nodes of all stores of the kernel.
+head of the function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the whole
+kernel comes from the graph nodes of all stores of the kernel.
 
 An operation in Triton's own stages can have a location, which is a line of the generated source (debug_locations.py).
 An operation with a location gets the graph nodes of the line that the location names. Some operations have no location,
@@ -76,9 +76,9 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    The function is a backward data-flow analysis, like the analysis of live variables. If a line uses a name, the
-    nearest earlier line that defines the name gets the graph nodes of the line. The function visits the lines twice,
-    from the last line to the first, because a loop carries values from one iteration to the next.
+    The function is a backward data-flow analysis, like the analysis of live variables. A line that defines a name gets
+    the graph nodes of the lines that use this definition. The function visits the lines twice, from the last line to
+    the first, because a loop carries values from one iteration to the next.
 
     The set `kept` has names that several lines define: variables that a loop updates, and `TENSOR` (tensor memory). If
     a line uses a name in `kept`, all earlier lines that define the name get the graph nodes of the line.

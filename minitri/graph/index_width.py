@@ -1,9 +1,9 @@
 """Checks whether every offset and index of a graph fits 32-bit integers.
 
 The function `needs_64_bits` takes a graph and its sizes. It returns whether kernels need 64-bit indices. By default,
-kernels compute indices in 32 bits. Large arrays need 64-bit indices. A small array can need 64-bit indices too.
-Example: the 8 numbers of `arange(0, 2**33, 2**30)` go up to `7 * 2**30`, which is too large for 32 bits. An unknown
-size is assumed to be 1.
+kernels compute indices in 32 bits. Large arrays need 64-bit indices. A small index array can also need 64-bit indices,
+if its elements are large. Example: the 8 numbers of `arange(0, 2**33, 2**30)` go up to `7 * 2**30`, which is too large
+for 32 bits. An unknown size is assumed to be 1.
 """
 
 import math
@@ -55,8 +55,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    If the largest absolute value is unknown, returns `LIMIT`. Terms without an axis, such as 2*N, are ignored, because
-    the CPU computes them before it launches the kernel.
+    If the largest absolute value is unknown, returns `LIMIT`. Terms without an axis, such as 2*N, are ignored: the CPU
+    computes these terms before the launch of the kernel.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

@@ -284,7 +284,8 @@ class Graph(Record, eq=False):
         return postorder(self.outputs, children)
 
     def numbered(self) -> Graph:
-        """Returns the same graph with numbered spans: each span has the position of its node in `nodes()`.
+        """Returns the same graph, with a node number in each source span. The number is the position of the node in
+        `nodes()`.
 
         Inputs that no output depends on are numbered after all other nodes.
         """

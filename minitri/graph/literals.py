@@ -46,7 +46,7 @@ def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
 def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> None:
     """Requires that the exponent of `2**N` is so small that the power fits an integer dtype.
 
-    A call whose size N makes the power `2**N` too large for the dtype raises CompileError MT0208.
+    A call raises CompileError MT0208 if its size N makes `2**N` too large for the dtype.
     """
     low, high = dtype.limits
     most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1

@@ -24,11 +24,11 @@ mean of all elements. The deviations from a mean add up to 0, so the correction 
 number of elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
-2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
-for one new element ("Note on a method for calculating corrected sums of squares and products", 1962). Chan, Golub and
-LeVeque published how a block of new elements changes a variance ("Updating formulae and a pairwise algorithm for
-computing sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the
-summed expression.
+2018). The correction `Shift` updates a sum of products of deviations, as in a variance or a covariance. Welford
+published the formula of `Shift` for one new element ("Note on a method for calculating corrected sums of squares and
+products", 1962). Chan, Golub and LeVeque published how a block of new elements changes a variance ("Updating formulae
+and a pairwise algorithm for computing sample variances", 1979). The compiler derives the corrections `Rescale` and
+`Shift` from the structure of the summed expression.
 
 The function `transport` refuses a sum of where(p, F, 0), in which p is a condition. Example: for a row X that contains
 only -inf, F = exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor
@@ -56,8 +56,8 @@ class Terms(Generic[E]):
     replaced by its operand.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
-        bf16. Other casts, such as i32 to f32, have the operator "conversion". A reduction over the reduced axes has the
-        operator "" and no operands.
+        bf16. Other casts, such as i32 to f32, have the operator "conversion". If an expression is itself a reduction
+        over the reduced axes, `look` returns the operator "" and no operands.
     `varies`: checks whether the value of an expression can change along the reduced axes.
     `count`: the number of reduced elements.
     """
@@ -97,10 +97,10 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. The correction multiplies the partial
-    sum by exp(h(old y) - h(new y)). A softmax sums exp(x - y), so its h(y) is y.
+    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. For a growth of y from y1 to y2, the
+    correction factor of the partial sum is exp(h(y1) - h(y2)). A softmax sums exp(x - y), so its h(y) is y.
 
-    The field `shifts` contains one expression h(y) for each factor exp(x - h(y)) of the summed expression.
+    A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the h(y) of each factor.
     """
 
     y: Reduced[E]

@@ -6,9 +6,8 @@ whose result can jump, such as `floor`.
     z = floor(p)           floor is discontinuous: a rounding error of p can change z by 1
 
 The function `roundable_products` takes a graph. It returns the set of matrix products that may be rounded to bf16. The
-pass minitri/optimize/round_products.py then rounds the results of some of the returned products to bf16. The file
-minitri/trust/error_bounds.py includes the rounding to bf16 in the error bound of each matrix product that may be
-rounded.
+pass minitri/optimize/round_products.py then rounds the results of some of the returned products to bf16. If a product
+may be rounded to bf16, its error bound includes this rounding (minitri/trust/error_bounds.py).
 """
 
 from collections.abc import Callable

@@ -6,10 +6,10 @@ an element of the viewed array.
 
 The class `GraphTerms` takes the operand of a reduction and the reduced axes. The class turns the operand into an
 expression for one element. The method `needs` lists the reductions inside the expression that reduce the same axes.
-Reductions over the same axes can often be computed together in one loop (online reductions). The file
-minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute the reductions
-together. An `Element` represents one subexpression of the operand: a graph node, and the index of one element of this
-node. The function `build` turns an expression into graph nodes.
+Reductions over the same axes can often be computed together in one loop (online reductions). To decide whether one loop
+can compute several reductions, minitri/graph/partial_sum_correction.py reads the expression. An `Element` represents
+one subexpression of the operand: a graph node, and the index of one element of this node. The function `build` turns an
+expression into graph nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ Axes = Mapping[Symbol, Dim]
 
 
 class Element(NamedTuple):
-    """One element of a node. The tuple `at` is the index of the element: one index expression for each axis of the
-    node.
+    """One element of the array that a graph node computes. The tuple `at` is the index of the element: one index
+    expression for each axis of the node.
     """
 
     node: Node
@@ -85,7 +85,8 @@ class GraphTerms(Terms[Element]):
         return e.node
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
-        """Returns the reductions in the expression that loop over the same indices as the reduction of `x`.
+        """Returns the reductions inside the expression. Each returned reduction loops over the same indices as the
+        reduction of `x`.
 
         If `root` is given, returns only the reductions in the subexpression `root`.
         """

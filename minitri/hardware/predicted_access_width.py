@@ -98,7 +98,7 @@ class _Along:
         self.whole = self._sum(op.offset)
 
     def width(self, count: int, threads: int) -> Width:
-        """Returns the largest width that all limits of the access allow, such as its address and its mask. The field
+        """Returns the largest width that the address, the mask and the other limits of the access allow. The field
         `why` of the result names the strictest limit. `count` is the number of elements of the tile.
         """
         size = self.op.buffer.dtype.bytes

@@ -2,12 +2,12 @@
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-The class `Indexing` takes the nodes of the part of the graph that becomes one kernel, and the roots of this part. Roots
-are the nodes whose values the kernel stores. The kernel computes only the nodes of its part of the graph, and loads all
-other values from memory. An `Indexing` has the axes of the kernel, and the demands (needed indices) of each node. A
-demand is an index at which the kernel needs a node, such as `x[i, r]`. The file minitri/kernels/lower_graph.py makes
-the ops of a kernel from the demands (needed indices). The file minitri/optimize/fusion/one_kernel.py decides whether
-the nodes of a part of the graph can be one kernel.
+The class `Indexing` takes the graph nodes that one kernel computes, and the roots among these nodes. Roots are the
+nodes whose values the kernel stores. The kernel computes only the nodes of its part of the graph, and loads all other
+values from memory. An `Indexing` has the axes of the kernel, and the demands (needed indices) of each node. A demand is
+an index at which the kernel needs a node, such as `x[i, r]`. The file minitri/kernels/lower_graph.py makes the ops of a
+kernel from the demands (needed indices). The file minitri/optimize/fusion/one_kernel.py decides whether the nodes of a
+part of the graph can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. The index
 of a stored node consists of new axes of the kernel, such as `[i, j]`. A View reads its operand at another index: `x.mT`
@@ -40,8 +40,7 @@ class NotOneKernel(Exception):
     """The error for nodes of the graph that cannot be computed in one kernel. The argument `reason` says why the nodes
     need more than one kernel.
 
-    The argument `nodes` has the nodes to store in memory, so that a kernel can load their values instead of computing
-    them.
+    The argument `nodes` has the nodes to store in memory. A kernel can then load their values.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:

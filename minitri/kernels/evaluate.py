@@ -177,8 +177,8 @@ class Values:
         """
 
     def note(self, op: ir.Access, offset: Any, inside: Any) -> None:
-        """A hook, called when the address of a load or store has been computed. A subclass can override the hook to
-        record the memory positions of the access.
+        """A hook, called when the address of a load or store has been computed. A subclass can override this method to
+        record the memory positions that a load or store accesses.
         """
 
     def load(self, op: ir.Load) -> Any:

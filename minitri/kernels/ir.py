@@ -234,7 +234,8 @@ class Carry(_Op):
     """A carried value: each iteration of a loop passes it to the next iteration. The field `initial` is the carried
     value before the first iteration.
 
-    Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
+    Only tile programs have carried values. After the loop, a `Carry` stands for the value that the last iteration
+    computed.
     """
 
     initial: Op
@@ -355,8 +356,8 @@ def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
 
 
 def index_expressions(op: Op) -> tuple[Dim, ...]:
-    """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have no index
-    expressions.
+    """Returns the index expressions of an op: its index, its guards, and the conditions that it tests. Most ops have no
+    index expressions.
     """
     match op:
         case Load() | Store():

@@ -7,9 +7,9 @@ this kernel computes the value itself. If an output is only a view of another va
 memory. If one kernel would need a view at too many different indices, the view is copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
-kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
-which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. If several results of the
-kernel need the same element of a node, one op computes or loads this element for all of them.
+kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py). An `Indexing`
+says which elements of the graph nodes the kernel needs. Each op of a kernel comes after its operands. If several
+results of the kernel need the same element of a node, one op computes or loads this element for all of them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -107,8 +107,8 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel stores each copy in
-    memory.
+    """Returns the graph with a copy of each node in `values` that is a view, gather or concat. A kernel stores each
+    copy in memory.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:

@@ -134,7 +134,9 @@ Expr = Union[
 
 
 class Pack(Node):
-    """A pack: a starred name in a type, such as `*B` in `f32[*B, N]`. A pack stands for any number of leading axes."""
+    """A pack: a starred name in a type, such as `*B` in `f32[*B, N]`. The starred name stands for any number of leading
+    axes.
+    """
 
     id: str
 
@@ -178,8 +180,8 @@ class Module(Node):
 def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr | Pack, tuple[T, ...]]]:
     """Pairs each dimension of a type with its sizes in `shape`.
 
-    A pack such as `*B` stands for any number of axes, so it has any number of sizes. A dimension that is not a pack has
-    one size.
+    A pack such as `*B` stands for any number of axes, so it has any number of sizes. A dimension without a star has one
+    size.
     """
     start = 0
     for d in declared.dims:

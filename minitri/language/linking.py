@@ -17,9 +17,9 @@ function is linked again.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
-`other`. The names of the language are looked up last. Types are not linked: in `"f32[N]"`, N is a dimension, even if a
-variable N exists outside the function. If several linked functions have the same name, they get different names in the
-module.
+`other`. The language's own names, such as `sum`, are looked up after the names in Python modules. Types are not linked:
+in `"f32[N]"`, N is a dimension, even if a variable N exists outside the function. If several linked functions have the
+same name, they get different names in the module.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class _Names:
     # ---- parameters ------------------------------------------------------------------
 
     def param(self, param: ast.Param) -> ast.Param:
-        """Links a parameter: names in the parameter's default are replaced by their values.
+        """Replaces names in the default of a parameter by their values.
 
         A default is the value that Python computed when Python defined the function. The default `eps=EPS` keeps the
         value that EPS had at the definition, even if EPS changes later.

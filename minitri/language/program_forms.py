@@ -80,7 +80,7 @@ def _expression(place: Span) -> Any:
 
 
 def is_module(text: str) -> bool:
-    """Checks whether a text is a module, not an expression. A module has a line that begins with `def`."""
+    """Checks whether a text is a module, not an expression. A text with a line that begins with `def` is a module."""
     return re.search(r"^[ \t\f]*def\b", text, re.MULTILINE) is not None
 
 

@@ -100,7 +100,7 @@ def convert(value: Value, dtype: DType) -> Any:
 def rounded(value: Value, dtype: DType) -> Array:
     """Converts a value as the function `astype` of the language does.
 
-    For f16 and bf16, the result is rounded to this precision, but stored as f32.
+    A result of dtype f16 or bf16 is rounded to this dtype, but stored as f32.
     """
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)

@@ -3,7 +3,7 @@
 Each function takes and returns values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). The
 operator table (operators.toml) defines the elementwise functions. The dictionary `FUNCTIONS` contains all functions
 that are not elementwise, such as `sum`. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two
-rules for functions of the language differ from the rules of numpy:
+rules of the language differ from the rules of numpy:
 
 Sums of unsigned integers are u64. Sums of other integers and of booleans are i64. If an index in `x[index]` is out of
 range, the result is NaN for floats, 0 for integers, and False for booleans.
@@ -286,7 +286,7 @@ def broadcast_shapes(shapes: Value) -> tuple[int, ...]:
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
     """Computes the differences of neighbours, in the common dtype of the arrays `x`, `prepend` and `append`.
 
-    The arrays are converted to their common dtype first, because numpy's rules of promotion are different.
+    The arrays are converted to their common dtype first, because numpy's own rules can give another common dtype.
     """
     dtype = settled(*(v for v in (prepend, x, append) if v is not None))
     ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}

@@ -203,8 +203,8 @@ def _ascii(at: Span) -> str:
 def errors_in(module: ast.Module) -> Sequence[CompileError]:
     """Returns the errors in the names, types and shapes of a module.
 
-    On import, the file graph/lower_ast.py replaces this function by one that calls the graph builder. Until
-    graph/lower_ast.py is imported, the function returns no errors.
+    When graph/lower_ast.py is imported, it replaces `errors_in` by a function that calls the graph builder. `errors_in`
+    returns no errors until graph/lower_ast.py is imported.
     """
     return ()
 

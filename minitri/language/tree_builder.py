@@ -199,7 +199,7 @@ class Builder:
 
 
 def checked_value(root: ast.Expr) -> ast.Expr:
-    """Returns the expression `root` if it is valid as a value in a program.
+    """Returns the expression `root` if a program may use it as a value.
 
     Raises ParseError for forms that are allowed only in annotations: strings, `x[*B]` and `x[]`.
     """

@@ -36,7 +36,7 @@ def card(
     `text`: the text of a card that shows a single text.
     `tabs`: pairs of a label and a text, for a card with several texts.
     `rows`: the rows of a table. The first row has the titles of the columns.
-    `fold`: the label of a control that shows or hides the table. At first the table is hidden, unless `wrong` is true.
+    `fold`: the label of a control that shows or hides the table. The table is visible at first only if `wrong` is true.
     `note`: the last line of the card.
     `longest`: the number of characters after which a text is cut.
     """

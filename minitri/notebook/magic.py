@@ -7,9 +7,9 @@
         return softmax(x, axis=-1)
 
 The text of a `%%minitri` cell is a module or an expression, as for `mt.compile`. The program in the cell becomes a
-variable of the notebook, and the output of the cell is a card (a small piece of HTML) about the program. If the first
-line of the cell gives a name, as `%%minitri rows` does, the variable has this name. If the first line gives no name,
-the variable has the name of the program's last function.
+variable of the notebook, and the output of the cell is a card (a small piece of HTML) about the program. The first line
+of the cell can name the variable: `%%minitri rows` makes a variable `rows`. If the first line gives no name, the
+variable has the name of the program's last function.
 
 After `%load_ext minitri`, IPython prints a syntax error in a program of minitri as an error message without a
 traceback.

@@ -1,16 +1,16 @@
-"""Turns a gather into a view if its index is a linear expression of the axes ("affine").
+"""Turns a gather into a view if the gather's index is a linear expression of the axes ("affine").
 
     x[arange(N - 2)[:, None] + arange(3)]      x: f32[N]
       becomes
     view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
 The function `affine_gather` takes a gather. It returns a view that is equivalent to the gather, or a gather with fewer
-index arrays. If an index array is computed from known positions by additions, subtractions and multiplications, each
-index is an expression of the axes. The least and the largest value of an index expression show whether the index stays
-in the array. If an index could lie outside of the array, the gather is kept. Only a gather, not a view, returns the
-fill value for an index that is out of range.
+index arrays. Additions, subtractions and multiplications of positions, such as `arange(N)`, give an index that is an
+expression of the axes. The least and the largest value of an index expression show whether the index stays in the
+array. If an index could lie outside of the array, the gather is kept. Only a gather, not a view, returns the fill value
+for an index that is out of range.
 
-The function `affine_gather` does not replace an index that contains quotients, remainders or conversions of positions.
+The function `affine_gather` keeps a gather whose index contains a quotient, a remainder or a cast.
 """
 
 from collections.abc import Callable, Mapping

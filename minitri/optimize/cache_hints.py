@@ -8,9 +8,9 @@ The kernel of `x @ w` reads each element of w once, so the elements of w need no
 times a matrix takes 3 to 7 % less time with the hint `evict_first`. The hint `evict_first` is written
 `eviction_policy="evict_first"` in Triton and `L2::evict_first` in PTX.
 
-The pass `cache-hints` gives the hint `evict_first` to some loads of a tile program. Only kernels that write little get
-the hint `evict_first`, because the hint costs time if a kernel writes as much as it reads. Reductions of rows do not
-get the hint `evict_first`, because the hint can make them slower. Kernels that use tensor cores do not get the hint
+The pass `cache-hints` gives the hint `evict_first` to some loads of a tile program. A kernel that writes as much as it
+reads would be slower with the hint, so only kernels that write little get the hint. Reductions of rows do not get the
+hint `evict_first`, because the hint can make them slower. Kernels that use tensor cores do not get the hint
 `evict_first`, because their grid programs share blocks through the cache.
 """
 

@@ -15,16 +15,16 @@
                                                               }
 
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
-split into TF32 parts, the parts are NaN. If a part is NaN, the sum and all later partial sums are not finite. A check
-that the final sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a
-second loop computes the sum again from the f32 factors in IEEE arithmetic. The second loop handles one index of the
-summed axis in each iteration, so it needs little code and few registers.
+split into TF32 parts, the parts are NaN. Once a TF32 part is NaN, the partial sum is never finite again. A check that
+the final sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a
+second loop computes the sum again from the f32 factors in IEEE arithmetic. To need little code and few registers, the
+loop that computes the sum again handles one index of the summed axis per iteration.
 
 The pass `deferred-tf32-checks` changes loops that add a product of TF32 parts to a carried value. After each changed
-loop, the pass inserts a second loop that can compute the sum again. The field `redo` marks the second loop. If several
-loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
-products. A loop that carries several values to its next iteration is not changed. Apart from the product, a changed
-loop contains only loads, conditions of indices and elementwise operators.
+loop, the pass inserts a second loop, which computes the sum again if the check fails. The field `redo` marks the second
+loop. If several loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after
+all loops that add products. A loop that carries several values to its next iteration is not changed. A loop is changed
+only if all its ops, except the product, are loads, conditions of indices or elementwise operators.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ COPIED = (Load, Compute, Constant, Inside, Spread)  # ops in the loop that can b
 
 
 def defer(program: Program) -> Program:
-    """Moves the check for inf and nan in products of TF32 parts from inside each loop to the end of the loop."""
+    """Moves the checks of TF32 products for inf and nan from the body of each loop to the place after the loop."""
     loops = program.loops
     for carry in dict.fromkeys(c for loop in loops for c, _ in loop.carries):
         found = [loop for loop in loops if carry in dict(loop.carries)]

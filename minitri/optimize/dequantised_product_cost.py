@@ -9,9 +9,9 @@ but an H200 GPU has 132 multiprocessors. To get 256 grid programs from 64 tiles,
 over) is divided into four parts for each tile. If the depth is divided into parts, a second kernel adds the results of
 the parts (split_k.py).
 
-If the tiles have fewer rows, more programs share the work, but the second factor is read more often. If the summed axis
-is divided into more parts, more partial results must be added. The cost model in product_cost.py estimates the time of
-the product for each number of parts and each number of rows in a tile.
+Tiles with few rows let more programs share the work, but the programs read the second factor more often in total. If
+the summed axis is divided into more parts, more partial results must be added. The cost model in product_cost.py
+estimates the time of the product for each number of parts and each number of rows in a tile.
 
 The function `choose` takes a chip and the sizes of a product. It returns the number of parts and the tile for which the
 estimated time is least. The file split_k.py divides the depth into the returned number of parts. The file

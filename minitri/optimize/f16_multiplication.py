@@ -1,4 +1,4 @@
-"""tile → tile: computes an f32 multiplication in f16 if its result is rounded to f16 anyway.
+"""tile → tile: computes an f32 multiplication in f16 if the result of the multiplication is rounded to f16 anyway.
 
     %5: f32[r, k] = cast w             becomes     %5: f16[r, k] = cast w            i8
     %6: f32[r, k] = multiply %5, %1                %6: f16[r, k] = multiply %5, %1   %1: cast of f16

@@ -9,7 +9,7 @@ TF32 products is as exact as one f32 product (minitri/base/tf32_splitting.py).
 Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains a number that
 cannot be split into TF32 parts, the sum of the TF32 products is not finite. If the sum of the TF32 products is not
 finite, the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py). The file
-deferred_tf32_checks.py makes a kernel check only once, after the loop, whether the sum of TF32 products is finite.
+deferred_tf32_checks.py replaces the checks of TF32 sums inside a loop by one check after the loop.
 
 The pass `f32-products` takes a graph, and the strides of inputs that are not contiguous. The pass gives each product
 without a `precision` argument one of two precisions: "tf32x3" or "ieee". A product gets the precision "ieee" if one of
@@ -20,8 +20,8 @@ The TF32 parts of the first factor stay in registers, so the layout of the first
 pack_operands.py copies large second factors into a layout that is contiguous along the depth.
 
 The two products of attention are computed from TF32 parts in separate kernels. A loop with both products of attention
-would need too many registers. One kernel stores the first product of attention, the matrix of scores. The kernel of the
-second product loads the scores from memory.
+would need too many registers. One kernel stores the first product of attention, the matrix of scores. Another kernel
+computes the second product of attention, and loads the matrix of scores from memory.
 """
 
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node

@@ -6,13 +6,13 @@ operation.
 Positions, such as the values of `arange(n)`, have dtype i64, as in numpy, but positions are rarely large.
 
 The pass `narrow-integers` takes a tile program with masks, and gives some of its ops a narrower dtype. An op is
-narrowed (computed in 32 bits) only if its value and all its operands fit into 32 bits. The value of a narrowed op is
-used only by comparisons, conversions to floats or booleans, and other narrowed ops. The new dtype of a narrowed op is
-usually i32. Narrowed ops that use each other's values form a group. If the program converts a value of the group to a
-float, the whole group gets the dtype f32. An integer op gets the dtype f32 only if its value fits into 24 bits: f32
-represents such integers exactly. An example of attention with f32 positions is ALiBi, which adds to each score a
-multiple of the distance between two positions. With f32 positions, ALiBi needs fewer conversions to float: one for each
-position, not one for each pair of positions.
+narrowed (computed in 32 bits) only if its value and all its operands fit into 32 bits. Only comparisons, conversions to
+floats or booleans, and other narrowed (32-bit) ops may use the value of a narrowed op. An op that is computed in 32
+bits usually gets the dtype i32. Narrowed ops that use each other's values form a group. If the program converts a value
+of the group to a float, the whole group gets the dtype f32. An integer op gets the dtype f32 only if its value fits
+into 24 bits: f32 represents such integers exactly. An example of attention with f32 positions is ALiBi, which adds to
+each score a multiple of the distance between two positions. With f32 positions, ALiBi needs fewer conversions to float:
+one for each position, not one for each pair of positions.
 
 Programs whose indices need 64 bits are not changed (optimize/index_width.py). An integer is not narrowed if it is
 stored, carried by a loop, or used as an index.

@@ -7,10 +7,10 @@
 After the pass `output-layouts`, a kernel that loads a transposed array stores its result in the same memory order. With
 the same order for loads and stores, grid programs store neighbouring elements. The libraries numpy and torch also keep
 the layout of operands: the result of `2 * x.T` has the strides of `x.T`. Only the strides of a result change, not its
-shape and its elements. If operands have different layouts, the result gets the most frequent layout of the operands. An
-operand of f32 counts twice as much as an operand of f16, because its elements have twice as many bytes. If two layouts
-are equally frequent, the row-major layout is preferred. A temporary is treated as a result of the kernel that stores
-it.
+shape and its elements. If operands have different layouts, the result gets the most frequent layout of the operands. To
+find the most frequent layout, an f32 operand counts twice, because f32 elements have twice as many bytes as f16
+elements. If two layouts are equally frequent, the row-major layout is preferred. A temporary is treated as a result of
+the kernel that stores it.
 
 The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
 begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and
@@ -162,7 +162,8 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
 
 
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
-    """Returns the axes of a result that is stored at `index`, in the order of their strides, the largest stride first.
+    """Returns the axes of a stored result in memory order: the axis with the largest stride comes first. The result is
+    stored at `index`.
 
     Each load that has all axes of the result votes for its own order. The order with the most votes wins. A load has
     one vote for each byte of an element: a load of f32 elements has 4 votes.

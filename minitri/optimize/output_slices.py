@@ -1,4 +1,4 @@
-"""graph.simplified → kernels: stores each operand of a concatenated result into its own slice of the result.
+"""graph.simplified → kernels: stores the operands of a concatenation separately, each into one slice of the result.
 
     out = concat((softmax(x), y))      over i: M, j: 2*N                    over i: M, reduce j: N
     f32[M, N] each                       store out[i, j] where(j < N, …)      store out[i, 0, j] %6
@@ -44,8 +44,8 @@ SECTOR = 32  # bytes that a GPU stores together
 
 
 def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Plan:
-    """Returns a plan that stores results of the graph in slices. Returns the plan `whole` if slices would increase a
-    cost, for example the memory traffic.
+    """Returns a plan whose kernels store concatenated results slice by slice. Returns the plan `whole` if slices would
+    increase a cost, for example the memory traffic.
 
     `whole`: a plan that stores each result as a whole.
     `fuse`: the function that divides a graph into kernels and returns their plan.

@@ -34,11 +34,11 @@ weights from registers (fusion/computed_factor_first.py).
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. It does not change products
-of unknown sizes and products of integers. It does not change products of 16-bit factors with a small depth. In
-attention, for example, the summed axis of a product is short, and one program reads the whole axis. A product can also
-share a loop with other reductions. Such a product is not changed if its first factor has dtype f32 or is not loaded
-from memory.
+The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. The pass does not change
+integer products, or products whose sizes are unknown. It does not change products of 16-bit factors with a small depth.
+In attention, for example, the summed axis of a product is short, and one program reads the whole axis. A product can
+also share a loop with other reductions. Such a product is not changed if its first factor has dtype f32 or is not
+loaded from memory.
 """
 
 import math
@@ -249,9 +249,9 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
 
 
 def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
-    """Checks whether every array that a factor is computed from is contiguous along `depth`, the summed axis. If an
-    array varies along `depth`, its rows must begin at multiples of `alignment` bytes. An array that does not vary along
-    `depth` may have any layout.
+    """Checks whether a factor reads only arrays that are contiguous along the summed axis `depth`. If an array varies
+    along `depth`, its rows must begin at multiples of `alignment` bytes. An array that does not vary along `depth` may
+    have any layout.
     """
 
     def suits(node: Node, offset: Dim) -> bool:
@@ -277,7 +277,9 @@ def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tup
 
 
 def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
-    """Returns the strides of a temporary that a product loads: each long row begins at a multiple of 16 bytes."""
+    """Returns the strides of a temporary array that a matrix product loads. Each long row of the array begins at a
+    multiple of 16 bytes.
+    """
     row = shape[-1].constant if shape else None
     gap = 0 if row is None else -row % (ALIGNMENT // dtype.bytes)
     return contiguous((*shape[:-1], shape[-1] + gap)) if row and row >= DEPTH else contiguous(shape)

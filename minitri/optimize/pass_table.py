@@ -56,9 +56,7 @@ def chip(context: Context) -> Chip:
 
 
 def tf32_parts(context: Context) -> bool:
-    """Checks whether tensor cores compute f32 products as sums of TF32 products, if the user has not chosen a
-    precision.
-    """
+    """Checks whether f32 products without a precision from the user become sums of TF32 products on tensor cores."""
     return "f32-products" not in context.without and has_fast_tf32(context.target)
 
 
@@ -69,8 +67,8 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 
 
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
-    """Returns the schedule of a kernel for the target of a compilation context. With the option `--without all`,
-    returns the simple schedule of minitri/pipeline.py.
+    """Returns the schedule of a kernel for the target of a compilation context. If the option `--without all` is given,
+    returns the unoptimised schedule of minitri/pipeline.py.
 
     Tensor descriptors need a target that supports them, and offsets that fit into 32 bits. The caller's options can
     demand tensor descriptors in all cases. The result is never a schedule that Triton is known to compile wrongly.

@@ -71,8 +71,8 @@ PACES = {kind: [Pace(*row) for row in rows] for kind, rows in table_beside(__fil
 
 
 def kind_of(precision: str, factor: DType) -> str:
-    """Returns the key for a product in the table PACES (times of tiles), for example "tf32", or "16" for factors of 16
-    bits.
+    """Returns the key of the table PACES (times of tiles) for a product, such as "tf32". For factors of 16 bits, the
+    key is "16".
     """
     return precision if precision.startswith("tf32") else str(max(16, factor.bits))
 
@@ -98,11 +98,11 @@ class Choice(NamedTuple):
 def cheapest(
     chip: Chip, paces: Iterable[Pace], parts: Iterable[int], *sizes: int, step: int = 1, loading: float = 0.0
 ) -> Choice:
-    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The tile comes from
-    `paces`, and the number of parts comes from `parts`. The arguments `sizes` are the number of products in the batch,
-    the rows, the columns and the depth. The summed axis is divided into parts, whose length is a multiple of `step`.
-    The argument `loading` is the time in microseconds for reading the factors from memory once. Among choices with
-    equal times, the choice with the fewest parts is returned.
+    """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The candidates for the tile
+    are `paces`, and the candidates for the number of parts are `parts`. The arguments `sizes` are the number of
+    products in the batch, the rows, the columns and the depth. The summed axis is divided into parts, whose length is a
+    multiple of `step`. The argument `loading` is the time in microseconds for reading the factors from memory once.
+    Among choices with equal times, the choice with the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

@@ -14,10 +14,10 @@ A product is rounded to bf16 only if its factors are bf16, and all results of th
 to bf16 only if a reduction, a scan or a concat uses its result. A product is not rounded if a further product, or a
 discontinuous operation such as a comparison, uses its result.
 
-Each element of a rounded product has one more rounding error, which is at most `2**-9` of its value, as in numpy. The
-error bounds of a program include the error of rounding a product (minitri/trust/error_bounds.py). Products of f16
-arrays are not rounded, because the largest number of f16 is 65504. An f32 sum can be larger than 65504, and rounding to
-f16 would make the sum infinite.
+Rounding a product, as numpy does too, changes each element by at most `2**-9` of the element's value. The error bounds
+of a program include the error of rounding a product (minitri/trust/error_bounds.py). Products of f16 arrays are not
+rounded to f16, because f16 cannot represent finite numbers above 65504. An f32 sum can be larger than 65504, and
+rounding to f16 would make the sum infinite.
 """
 
 from minitri.base.types import bf16, f32

@@ -8,8 +8,8 @@
 
 If attention has few rows and its loop over keys is not split, there are few grid programs, and most of the chip is
 idle. This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only
-for attention. The file minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old
-maximum can be corrected for a new maximum.
+for attention. When the maximum grows, a partial product must be corrected. The file
+minitri/graph/partial_sum_correction.py decides whether the correction is possible.
 
 All products in a loop are split into the same number of parts. In attention, the maximum, the sum of the exponentials,
 and the product with v are all split into the same parts. If the first factor of a product is divided by a sum, as in a

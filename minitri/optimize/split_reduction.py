@@ -18,7 +18,7 @@ once (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, 
 sums of x and stores `2 * x`.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
-last part is shorter than the other parts, the last part is padded. Reductions of unknown sizes are not split.
+last part is shorter than the other parts, the last part is padded. A reduction is split only if its sizes are known.
 """
 
 import math

@@ -35,7 +35,7 @@ LONGEST = 256  # elements of a block along an axis
 
 
 def describe(program: Program, allowed: bool) -> Program:
-    """Returns the program with a block shape for each load or store that uses a descriptor.
+    """Returns the program in which each load or store with a tensor descriptor has a block shape.
 
     The argument `allowed` says whether the options and the arrays of the call allow descriptors.
     """

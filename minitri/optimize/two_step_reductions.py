@@ -8,17 +8,17 @@ A `Cut` describes a reduction, the axis to split, and the length of a part. The 
 reduce each part, and nodes that combine the results of all parts. The function `contract_in_parts` computes a matrix
 product for each part of the summed axis.
 
-A sum can depend on the maximum or the mean of the same elements. The sum over a part first uses the maximum or mean of
-the part, which the code calls *own*. Before the partial sums are combined, each is corrected, as if it had used the
-maximum or mean of all elements. The correction of a partial sum is called a transport
+A sum can depend on the maximum or the mean of the same elements. The sum over a part of the axis first uses the maximum
+or mean of this part only (called *own* in the code). Before the partial sums are combined, each is corrected, as if it
+had used the maximum or mean of all elements. The correction of a partial sum is called a transport
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, each part computes the sum of
-exp(x - 0), which is 0. If x contains only -inf, combining the parts multiplies 0 by exp(0 - -inf), so the result is
-nan. The unsplit reduction also gives nan if all elements are -inf. If the extent of the axis is not a multiple of the
-length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
-An operand that is not the argument of an exponential is padded with the neutral element of the reduction.
+maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, the sum of exp(x - 0) over
+each part is 0. If x contains only -inf, the sums of the parts are multiplied by exp(0 - -inf), and 0 * inf is nan. The
+unsplit reduction also gives nan if all elements are -inf. If the extent of the axis is not a multiple of the length of
+a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0. An operand
+that is not the argument of an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -48,8 +48,8 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """Returns the graph in which some nodes, such as long reductions, are computed in parts. The argument `kinds` gives
-    the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
+    """Returns the graph in which some nodes, such as long reductions, are computed in parts. Only nodes of the types
+    `kinds` can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets three arguments: the interner that makes new nodes, a node of the old graph, and the node's
     copy in the new graph. The function `rule` returns None for a node that is not split. The argument `by` is the
@@ -84,7 +84,7 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
+        """Returns the reduction in two steps. Adds an entry for the split reduction to the dict `cuts`.
 
         A sum can depend on a maximum or mean that is computed in parts. Each part of the sum then uses the maximum or
         mean of the same part. If partial sums cannot be corrected, the sum reads all elements again, when their maximum
@@ -146,7 +146,7 @@ class Cut:
         return compute(i, "add", compute(i, "multiply", part, length), place)
 
     def merged(self, parts: Node) -> Node:
-        """Returns the reduction of the results of all parts."""
+        """Returns a node that reduces the results of all parts to one result."""
         return self.i.reduce(self.node.op, parts, (self.place,))
 
 
@@ -209,9 +209,9 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Checks whether the expression `root` reads only one array that varies along the reduced axes: the operand of the
-    maximum `y`. The function returns True for exp(x - max x). The function returns False for w * exp(x - max x),
-    because the array w varies too.
+    """Checks whether `root` reads no array that varies along the reduced axes, except the operand of the maximum `y`.
+    For exp(x - max x), the result is True, because only x varies along the reduced axes. The function returns False for
+    w * exp(x - max x), because the array w varies too.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])

@@ -7,9 +7,9 @@ of grid programs, a stream, and the arguments, such as addresses and sizes.
 
 Two ideas save time on the host. The first idea: calls with equal types and alignments share one compiled kernel, and a
 repeated call launches this kernel directly. Triton's dispatcher would determine types, alignment, options and a cache
-key again at each launch. The second idea: minitri uses the compiled launcher that torch has for torch.compile, and need
-not wait for a C compiler. Without torch's launcher, Triton up to 3.6 runs a C compiler twice before the first result:
-for a launcher, and for a library that loads machine code.
+key again at each launch. The second idea: minitri launches kernels with torch's compiled launcher, so minitri need not
+wait for a C compiler. Without torch's launcher, Triton up to 3.6 runs a C compiler twice before the first result: for a
+launcher, and for a library that loads machine code.
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
 kernels with tensor descriptors, kernels for GPUs that are not from NVIDIA, and kernels with an early start
@@ -267,9 +267,8 @@ def driver() -> Any:
 def current_device() -> Callable[[], int]:
     """Chooses the fastest function that tells the number of the current GPU.
 
-    On a machine with several GPUs, the result is torch's C function `_cuda_getDevice`, or a slower Python function. On
-    a machine with a single GPU, the result is Python's function `int`, because `int()` returns 0, the number of this
-    GPU.
+    With several GPUs, returns torch's C function `_cuda_getDevice`, or a slower Python function if torch lacks it. On a
+    machine with a single GPU, the result is Python's function `int`, because `int()` returns 0, the number of this GPU.
     """
     torch = sys.modules["torch"]
     if torch.cuda.device_count() == 1:
@@ -278,7 +277,7 @@ def current_device() -> Callable[[], int]:
 
 
 def current_stream() -> Callable[[int], int]:
-    """Returns the fastest function that returns the address of a GPU's current stream.
+    """Returns a function that takes the number of a GPU, and returns the address of the GPU's current stream.
 
     The result is torch's C function `_cuda_getCurrentRawStream`, or a slower Python function if torch does not have it.
     """

@@ -36,8 +36,8 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a `Replay` passes these values at run time. An integer below 2**53 that is passed for a float
-    parameter (see `floats`) counts as a float argument.
+    float arguments: a `Replay` passes these values at run time. For a float parameter (see `floats`), an integer below
+    2**53 counts as a float argument.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -183,8 +183,8 @@ class _Step:
         self.more = bool(self.floats or self.descriptors)  # whether arguments follow the sizes
 
     def with_more(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the kernel arguments `given`, followed by the float arguments of this call and the tensor descriptors
-        of its arrays.
+        """Returns all arguments of a kernel: `given`, then the float arguments in `args`, and then the tensor
+        descriptors of the call's arrays.
         """
         floats = (float(args[k]) if k < len(args) else default for k, default in self.floats)
         return (*given, *floats, *(Described(d, given) for d in self.descriptors))
@@ -237,7 +237,8 @@ class ReplayCache:
     recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
     previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 
-    `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
+    `floats`: the position and the default of each float parameter. The key of a call does not contain the values of
+        float parameters.
     `kept`: the `Replay` objects, by the key of their call.
     `again`: a function that repeats a call if it is like the previous call, and otherwise returns None. None if torch
         has no guards.

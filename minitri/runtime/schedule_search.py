@@ -67,7 +67,8 @@ class Tuning(NamedTuple):
     def summary(self) -> str:
         """Returns one line about all trials.
 
-        Example: `8 schedules, fastest 0.120 ms, 1.31 times as fast as the model's; 2 failed`
+        The line compares the fastest schedule with the cost model's schedule, as in `8 schedules, fastest 0.120 ms,
+        1.31 times as fast as the model's; 2 failed`.
         """
         best, first = self.best.timing, self.trials[0].timing
         text = f"{len(self.trials)} schedules"

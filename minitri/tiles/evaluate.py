@@ -69,8 +69,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Sets the current block of an axis: the block that starts at the index `first`.
 
-        The argument `looping` is true if a loop calls this method. If the tile program has no masks, the last block of
-        a loop contains only the indices inside the axis.
+        The argument `looping` says whether the block is an iteration of a loop. If the tile program has no masks, the
+        last block of a loop contains only the indices inside the axis.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
@@ -118,7 +118,7 @@ class _Run(Values):
         return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """Returns the slices of a carried value that select the elements in the current blocks."""
+        """For each axis, returns the slice of a carried value that covers the current block."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------

@@ -115,13 +115,13 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
-    `group`: the number of tiles along the last-but-one grid axis that run side by side (rasterisation). Their operands
-        then stay in the L2 cache.
+    `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation). Their operands then stay
+        in the L2 cache.
     `descriptors`: whether loads use tensor descriptors where that is possible.
     `persistent`: the number of grid programs of a persistent kernel. 0 means one grid program for each tile.
     `registers`: the most registers that a thread may use. 0 means that Triton's compiler decides.
-    `descriptor_stores`: whether stores use tensor descriptors too where that is possible. It has an effect only if
-        `descriptors` is true.
+    `descriptor_stores`: whether stores use tensor descriptors too where that is possible. Without `descriptors`,
+        `descriptor_stores` has no effect.
     """
 
     warps: int = 4
@@ -141,8 +141,8 @@ class Program(LaunchOptions, eq=False):
     `descending`: whether the tiles of the last grid axis are numbered backwards, from the end of the axis to its start.
     `returning`: whether loops without carried values run backwards, from their last block to their first block.
     `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.
-    `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). It then waits for
-        the results of that kernel.
+    `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). The program then
+        waits for the previous kernel's results.
     `flattened`: whether the loop over the tiles of a persistent kernel and the loop inside it become one loop.
     `hints`: hints about how the target compiles single ops and loops. The key is the op or loop.
     """

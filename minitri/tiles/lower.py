@@ -255,8 +255,8 @@ class Lowering:
     # ---- statements ------------------------------------------------------------------
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
-        """Writes a value that the next loop carries from iteration to iteration. The argument `value` is the number
-        that the first iteration reads.
+        """Adds a `Carry` to the tile program: a value that the next loop passes from iteration to iteration. The
+        argument `value` is the number that the first iteration reads.
         """
         start = self.out.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         return self.out.add(Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start))

@@ -47,8 +47,8 @@ def overhangs(axis: TileAxis) -> bool:
 
 
 def reason(axis: TileAxis, needless: str = "") -> str:
-    """Returns the text that says why an axis needs a bounds check or needs none. If sizes are known, the text names the
-    first index past the end.
+    """Returns the text that says why an axis needs a bounds check or needs none. If the size of the axis is known, the
+    text names the first index after the end of the axis.
     """
     extent, block = axis.extent, axis.block
     if needless:
@@ -62,7 +62,7 @@ def reason(axis: TileAxis, needless: str = "") -> str:
 
 def accumulated(op: Op) -> tuple[Op, Number] | None:
     """If `op` is a reduction step `carry = combine(carry, x)` in a loop, returns x and the initial value of the carry.
-    Returns None for an op that is no reduction step in a loop.
+    Returns None if `op` is not a reduction step.
     """
     match op:
         case Compute(args=(Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
@@ -76,7 +76,9 @@ def same(a: Number, b: Number) -> bool:
 
 
 class Masking:
-    """Adds masks to one tile program. A subclass decides which tests and which neutral elements are unnecessary."""
+    """Adds masks to one tile program. A subclass can prove that a bounds test, or a replacement of elements past the
+    end, is not needed.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -137,7 +139,7 @@ class Masking:
     def is_neutral(self, x: Op, axis: TileAxis, value: Number) -> bool:
         """Checks whether all elements of `x` past the end of the axis `axis` certainly have the value `value`.
 
-        For example, a load with a bounds check of the axis has the value `other` past the end of the axis.
+        For example, a load with a bounds check returns its field `other` for elements past the end of the axis.
         """
         if not isinstance(x, Load) or x.mask is None:
             return False

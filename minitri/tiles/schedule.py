@@ -103,7 +103,7 @@ class TileSizes(Record):
     """Tile sizes of the plain schedule, which does not depend on the hardware.
 
     `elements`: the number of elements of a tile in an elementwise kernel.
-    `reduced`: the number of elements of a tile that is reduced.
+    `reduced`: the number of elements in the operand tile of a reduction.
     `side`: the number of rows, and of columns, in a tile of a product.
     `depth`: the number of indices that a product sums over in one iteration.
     """

@@ -72,7 +72,7 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
     """If `op` is a maximum over each row of a tile and can be computed in parts, returns the row axis and the column
-    axis. Returns an empty tuple for any other reduction.
+    axis. Returns an empty tuple if `op` is no maximum over rows, or cannot be computed in parts.
     """
     wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
     rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]

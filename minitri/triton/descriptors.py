@@ -24,7 +24,7 @@ Text = Callable[[Dim], str]  # the source text of an index expression
 
 
 class Descriptor(Record):
-    """An argument of a kernel that describes blocks of one array.
+    """A tensor descriptor: describes the blocks of one array, and is an argument of a kernel.
 
     `pointer` is the index of the array among the kernel's pointer arguments, counted from 0.
 

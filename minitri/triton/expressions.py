@@ -6,8 +6,8 @@
 
 The functions of this module take a value with its dtype, or an index expression of the tile IR. They return Triton
 source text. In the source text, `rt` is the module minitri/triton/rt.py. If a part of an expression depends only on
-sizes, the CPU computes this part at each launch. The kernel gets the result as an argument. The operator table
-(minitri/base/operators.py) has the spelling of each elementwise operator in Triton.
+sizes, the CPU computes this part at each launch. A value that the CPU computes is an argument of the kernel. The
+operator table (minitri/base/operators.py) has the spelling of each elementwise operator in Triton.
 """
 
 import math
@@ -149,8 +149,8 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """Returns the source text of an index expression. The expression can contain axes and computed values
-        (`picks`).
+        """Returns the source text of an index expression. The expression can contain axes, and the symbols in
+        `picks`, which stand for computed values.
         """
         bound = dict(picks)
         free, products = on_host(d)

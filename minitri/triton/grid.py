@@ -25,8 +25,8 @@ def count(program: Program) -> Dim:
 
 
 def widened(lanes: str, program: Program) -> str:
-    """Returns the Triton code of the positions in a block, such as `tl.arange(0, 64)`, with a conversion to 64-bit
-    integers if memory offsets need 64 bits.
+    """Returns the Triton code of the positions in a block, such as `tl.arange(0, 64)`. If memory offsets need 64 bits,
+    the code converts the positions to 64-bit integers.
 
     Indices along grid axes need no conversion to 64-bit integers, because they are computed from `tile`, which already
     has 64 bits.

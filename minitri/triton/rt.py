@@ -147,7 +147,7 @@ def shift_left(a, n):
 def shift_right(a, n):
     """Returns a >> n.
 
-    If n is negative or too large (at least the number of bits), a >> n is -1 for a < 0, and 0 for a >= 0.
+    For n < 0, and for n >= the number of bits, the result is -1 if a < 0, and otherwise 0.
     """
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)
@@ -162,7 +162,7 @@ def round_to_tf32(x):
     """Rounds a number to tf32, which has 11 significant bits and the range of f32. A number halfway between two tf32
     numbers is rounded away from zero.
 
-    The function adds half of the last bit that is kept, and then clears all bits below the last kept bit.
+    The function adds half a unit in the last place of tf32, and then clears all lower bits.
     """
     if x.dtype == tl.float64:
         bits = x.to(tl.int64, bitcast=True) + (1 << 41)
@@ -251,8 +251,8 @@ def reduce_max_in_parts(x):
 
     After a product on tensor cores, each thread holds a quarter of a row in its registers. If a row were reduced at
     once, each thread would compare its elements in one chain of instructions. Each instruction of a chain waits for the
-    previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
-    maxima. The GPU overlaps the instructions of independent maxima.
+    previous instruction. With elementwise maxima, each thread computes four independent chains of maxima. The GPU
+    overlaps the instructions of independent maxima.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
@@ -296,7 +296,9 @@ def reduce_argmax(x, index, axis: tl.constexpr):
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
-    """Returns the smallest value along an axis, and its index. The tile `index` holds the index of each element."""
+    """Returns the smallest value along an axis, and the index of this value. The tile `index` holds the index of each
+    element.
+    """
     return tl.reduce((x, index), axis, _better_minimum)
 
 

@@ -40,10 +40,11 @@ def sigmoid(x):
 
 @triton.jit
 def divide(a, b):
-    """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
+    """Returns a / b. If a whole row of a is divided by one number, the reciprocal of this number is computed only once.
 
     With a reciprocal that is computed once for a row, quotients below `2**-100` are off by up to 3 units in the last
-    place. All other quotients of f32 numbers are rounded correctly.
+    place. f32 quotients of at least `2**-100`, and all f32 quotients that are computed without a reciprocal, are
+    rounded correctly.
     """
     if a.dtype == tl.float64:
         return a / b

@@ -13,10 +13,10 @@ The first row that fails names the wrong pass, because the result before that pa
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
 element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius (largest accepted
-error) is 0 for integers, for data that is only moved, and for single IEEE operations on exact operands. The radius
-(largest accepted error) is a few rounding errors for an element that depends on several roundings or on a function such
-as exp. If rounding can change an element to any value, `check` does not compare the element. A note in the report says
-how many elements were not compared.
+error) is 0 for integers, for data that is only moved, and for single IEEE operations on exact operands. Elements that
+are computed with several roundings, or with functions such as exp, have a radius of a few rounding errors. If rounding
+can change an element to any value, `check` does not compare the element. A note in the report says how many elements
+were not compared.
 
 Before the passes, `check` compares the results of the graph with numpy's results for the syntax tree. The syntax tree
 defines what a program means. If a program was loaded by `mt.load(text, stage, against=f)`, `check` compares it with the
@@ -66,7 +66,8 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
 
     If this machine cannot run a stage, the row of the stage gets a note, and the pass counts as right.
 
-    A pass counts as wrong if it raises an exception, or if the stage that it made raises an exception when it runs.
+    A pass counts as wrong if it raises an exception. A pass also counts as wrong if running the stage that the pass
+    made raises an exception.
     """
     report = CheckReport(tuple(_Check(program, call).rows(variants)))
     if report.first is None or not shrinking:

@@ -3,8 +3,8 @@
 The function `enclosures` takes a graph, its inputs, and its sizes. For each output of the graph, the function returns
 an `Enclosure`: a value and a radius for each element. The value of an element is computed in f64. For f64 results, a
 longer float type is used if there is one. The radius of an element is at least the largest error that rounding can
-cause, for any order of addition and any fusion. The method is running error analysis: the value and the radius of each
-node are computed from the values and radii of its operands:
+cause, for any order of addition and any fusion. The method is known as running error analysis. A node's value and
+radius follow from the values and radii of the node's operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table

@@ -10,9 +10,9 @@ large terms of a sum cancel each other, the sum is small, but its rounding error
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is written as a second graph, which runs on the same device as the program. The file
-error_bounds.py computes guaranteed bounds, but more slowly. The magnitude (scale of the rounding errors) of an input is
-0, because inputs are exact. For each operator, a rule computes the magnitude of the result from the magnitudes e(x) of
-its operands x.
+error_bounds.py computes guaranteed bounds, but takes more time than this estimate. The magnitude (scale of the rounding
+errors) of an input is 0, because inputs are exact. For each operator, a rule computes the magnitude of the result from
+the magnitudes e(x) of its operands x.
 
     f(a, b)           |result|, and the change of f when a or b changes by units of its magnitude:
     a * b             |result| + |b| e(a) + |a| e(b)
@@ -158,7 +158,7 @@ class _Magnitudes:
         """Returns a node for the matrix product a @ b, where a and b contain absolute values or magnitudes. The
         magnitude (the scale of the rounding errors) of a matrix product is itself a sum of matrix products.
 
-        An f32 product is computed in the faster format TF32, because a rough estimate of an error is enough.
+        f32 products are computed in the faster format TF32, because the magnitude need not be exact.
         """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))

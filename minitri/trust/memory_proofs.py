@@ -1,8 +1,8 @@
 """Proves for a masked tile program that accesses stay in their arrays, bounds checks are needed, and elements are
 written once.
 
-The function `prove` takes a masked tile program, and the conditions that the call has checked. It returns a list of
-verdicts:
+The function `prove` takes a masked tile program, and the conditions that minitri checks at each call. It returns a list
+of verdicts, each about one of three claims:
 
 `in bounds`: an access stays in its array. The proof uses the ranges of the axes and the conditions of the mask. A
     refutation is an example.
@@ -40,8 +40,8 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 class Verdict(NamedTuple):
     """Says whether one claim about a load or store is proven.
 
-    `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed": an example or a reason shows that a
-        bounds check is needed. "idle": the bounds check is not needed.
+    `status`: "proven", "needed", "refuted", "idle" or "not proven". "needed" means that the bounds check is needed, as
+        an example or a reason shows. "idle" means that the bounds check is not needed.
     `why`: a text that justifies the status: a proof, an example or a reason.
     """
 
@@ -65,7 +65,7 @@ class Verdict(NamedTuple):
 
 
 def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
-    """Returns all verdicts on a masked program, in the order of its statements.
+    """Returns the verdicts about the memory accesses of a masked program, in the order of the program's statements.
 
     The proofs can assume that the `conditions` hold, because each call checks them before the program runs. If `needed`
     is false, the function does not examine whether each bounds check is needed.

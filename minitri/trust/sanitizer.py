@@ -150,7 +150,7 @@ class Watch:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
         `before` and `elements` are values of a loop's accumulator before and after one iteration; the values must be
-        equal. If `before` is None, each element past the end must be neutral for the reduction, such as 0 for a sum.
+        equal. If `before` is None, all `elements` must be neutral for the reduction, for example 0 for a sum.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before

@@ -1,7 +1,6 @@
 """Functions that permute, join, split or repeat axes, and functions that take a diagonal.
 
-All functions of this file make View nodes. The functions that join arrays make Concat nodes besides View nodes.
-Examples:
+All functions of this file make View nodes. The functions that join arrays also make Concat nodes. Examples:
 
     moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
     unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]

@@ -225,7 +225,7 @@ class _Term(Record):
     def aligned(self, t: Typer, labels: Sequence[Label]) -> Array:
         """Returns the array with the axes `labels`, in this order.
 
-        For each label that the array does not have, the result has an axis of size 1.
+        For each label in `labels` that the array lacks, the result has an axis of size 1.
         """
         shape = [self.array.shape[self.labels.index(x)] if x in self.labels else dims.ONE for x in labels]
         return view(t, self.array, shape, [ir.axis(list(labels).index(x)) for x in self.labels])

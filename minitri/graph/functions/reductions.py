@@ -5,8 +5,8 @@ function `diff` in this file makes differences of neighbouring elements.
     mean(x, axis=1)                the sum, divided by the number of elements
     cumulative_sum(x, axis=1)      scan.sum x {axis = 1}
 
-Functions that differ only in their operator, such as sum and prod, share one Python function, and the keyword `op` of
-this function is the operator.
+Functions that differ only in their operator, such as sum and prod, share one Python function. The shared function has
+the operator as its keyword argument `op`.
 """
 
 import math

@@ -5,8 +5,9 @@ language. For numpy's `unique`, the language has no counterpart, and reasons.csv
 for each name of another library. The file libraries.toml has the names of libraries. The columns of names.csv:
 
 `name`: a name such as `average`. `.real` is an attribute, and `*` stands for any other name of the library.
-`arguments`: the calls that the row is for, such as `x, axis`, `x, *, alpha`, `x: 1` (rank 1) or `*rest` (any others).
-    In the table `looks` of libraries.toml, a pattern says which arguments a name matches: `M` matches a size.
+`arguments`: the arguments of the calls that the row translates, such as `x, axis`, `x, *, alpha`, `x: 1` (x has rank 1)
+    or `*rest` (any further arguments). In the table `looks` of libraries.toml, a pattern says which arguments a name
+    matches: `M` matches a size.
 `libraries`: the libraries that have the name, as keys of `LIBRARIES` (libraries.toml).
 `instead`: what the user writes instead, as an expression of the arguments. A name that the language has too stays as it
     is.
@@ -80,7 +81,7 @@ class Foreign(Record):
         return [(match[1], match[2], by_position) for match, by_position in found]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
-        """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
+        """Checks whether this row of names.csv translates a call with the arguments `args` and `keywords`.
 
         For some parameters, the table `looks` of libraries.toml has a regular expression that the argument must match.
         For example, the argument for the parameter `dim` must contain a digit. Therefore the row `max(x, dim)` is not
@@ -199,7 +200,7 @@ def prefixed(
     """Returns the translation of a name with a prefix, such as `np.average`.
 
     The argument `path` is the name of the library, such as `np`. The argument `args` is a list of the texts of the
-    positional arguments. If the program does not call the name, `args` is None.
+    positional arguments. If the name is used without a call, `args` is None.
     """
     of = library(path)
     places = ("F", "nn", of) if of == "modules" else (of,)  # `nn.relu` is a function, not a layer

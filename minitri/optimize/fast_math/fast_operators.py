@@ -5,11 +5,11 @@
 The pass `fast-math` marks a kernel `relaxed` only if its results are rounded to 16 bits (relax.py). Some operators have
 a faster instruction with a relative error of about 2**-18 (field `relaxed` in minitri/base/operators.py).
 
-The pass `fast-operators` gives the hint `fast` to operators of `relaxed` programs that have a faster instruction. The
-fast instruction for `2**x` returns 0 instead of a denormal number. The fast instruction for `2**x` is used only for
+In `relaxed` programs, operators with a faster instruction get the hint `fast` from the pass `fast-operators`. The fast
+instruction for `2**x` returns 0 instead of a denormal number. The fast instruction for `2**x` is used only for
 exponents x - h, where h is one value for the whole row. For example, h can be the row's maximum. If h is the row's
-maximum, the largest power `2**(x - h)` of the row is 1. If the largest power `2**(x - h)` of a row is 1, the denormal
-powers of the row are too small to change the row's sum.
+maximum, the largest of the row's powers `2**(x - h)` is 1. If the largest power `2**(x - h)` of a row is 1, the
+denormal powers of the row are too small to change the row's sum.
 """
 
 from minitri.base.operators import OPERATORS

@@ -3,8 +3,9 @@
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
 The function `in_order` takes the axes and indices of a kernel. It puts the column axis of products before their row
-axis if only the second factor is computed. An example is a second factor that is computed from 8-bit weights. Tensor
-cores of Hopper GPUs take computed values from registers, but only as the first operand of a multiplication.
+axis if only the second factor is computed. For example, the second factor can be computed from 8-bit weights, while the
+first factor is only loaded. Tensor cores of Hopper GPUs take computed values from registers, but only as the first
+operand of a multiplication.
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous

@@ -5,8 +5,8 @@ The class `FirstParts` divides the compute nodes of a graph into parts, the grou
 nodes are reductions, scans, products and elementwise nodes. Each reduction, scan and product starts a part (a future
 kernel) of its own. The part also contains the elementwise nodes whose results the reduction, scan or product reads. If
 several parts use an elementwise node, either each part computes the node, or one part stores the node's value for all
-parts. Each part computes an elementwise node for itself if loading the node's operands is cheaper than storing and
-loading the node's value. Later, minitri/optimize/fusion/partition.py merges parts.
+parts. Each part that uses an elementwise node computes this node if loading the node's operands costs less than storing
+and loading the node's value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections.abc import Collection, Sequence
@@ -115,7 +115,7 @@ class FirstParts:
         return False
 
     def has_costly_prologue(self, a: int, b: int) -> bool:
-        """Checks whether part `a` uses many or costly operations to compute an operand of a product in part `b`."""
+        """Checks whether part `a` needs many or costly operations for an operand of a matrix product in part `b`."""
         pairs = [(n, u) for n in self.parts[a] for u in self.users[n] if u in self.parts[b]]
         if not any(isinstance(u, Contract) or u in self.prologue for _, u in pairs):
             return False

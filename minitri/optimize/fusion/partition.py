@@ -141,7 +141,7 @@ class Partition(FirstParts):
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
         """Returns the reason why the parts `a` and `b` cannot be one kernel, or None if `a` and `b` can be one kernel.
-        Part `b` is allowed to read values of `a`, but `a` must not read values of `b`.
+        Part `b` may read values that part `a` computes, but `a` must not read values that `b` computes.
         """
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
@@ -312,7 +312,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
-    """Checks whether a path leads from `a` to `b`, besides the edge from `a` to `b`."""
+    """Checks whether a path from `a` to `b` leads through other nodes."""
     starts = (s for s in graph.successors(a) if s != b)
     return connected(graph, starts, (p for p in graph.predecessors(b) if p != a))
 

@@ -35,7 +35,7 @@ class FusedIndexing(Indexing):
 
     `loop`: the axis of a loop that computes both products and other reductions. None without such a loop.
     `held`: the column axes of the products that sum over `loop`. Each program covers these axes completely. The file
-        one_kernel.py sets `loop` and `held`.
+        one_kernel.py sets both fields, `loop` and `held`.
     `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
         the result are permuted.
     `transposed`: whether a product's column axis comes before its row axis. The file computed_factor_first.py sets
@@ -183,8 +183,8 @@ class FusedIndexing(Indexing):
         return tuple(chosen)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Returns the axis along which the column index of a product runs. In a loop that a matrix product shares with
-        reductions, the product's column index is the loop's axis `r`, or `r` plus an offset.
+        """Returns the axis along which the column index of a product runs. If a matrix product shares a loop with
+        reductions, the column index of the product is the loop's axis `r`, or `r` plus an offset.
         """
         along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)

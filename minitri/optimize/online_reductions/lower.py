@@ -7,7 +7,7 @@ The loop carries one value per row for each reduction, and updates this value af
 `old` means the value before the current block. Before the first block, a running maximum and a running mean need a
 special case:
 
-Maximum: while all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan. If the
+Maximum: -inf - -inf is nan, so a finite number replaces the maximum while all previous elements are -inf. If the
     program only subtracts the maximum, the lowest float replaces it. The correction factor and the sum are then 0. If
     the maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
     corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition gives.
@@ -33,9 +33,9 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and element counts whose values before the current block correct the partial sum of an op.
-    For example, the loop of a softmax needs the old maximum to correct the partial sum, so the sum *follows* the
-    maximum.
+    """Returns the reductions and element counts whose old values correct the partial sum of an op. An old value is the
+    value before the current block of the loop. For example, the loop of a softmax needs the old maximum to correct the
+    partial sum, so the sum *follows* the maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -80,7 +80,7 @@ class OnlineLowering(Lowering):
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
         """Lowers one phase (group of loops): writes one loop with all reductions of this phase.
 
-        Before it writes the loop, the method `phase` finds the ops whose values change with every block. The method
+        Before the method `phase` writes the loop, it finds the ops whose values change with every block. The method
         `phase` also finds the maxima that are used only in subtractions, as in `exp(x - max)`.
         """
         running = {y for s in sinks for y in self.follows[s]}

@@ -2,12 +2,12 @@
 
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
-The function `tile_within` returns an `AttentionTile` for the products of a loop. An `AttentionTile` has the number of
-rows that a grid program computes, and the number of loop indices in a block. It also contains the number of warps, and
-says how blocks are loaded. A grid program computes some rows of one matrix of the batch. In each iteration of its loop,
-it loads one block. Along all other axes of the products, a program keeps all elements in registers. The rules take the
-number of multiprocessors from the description of the chip. The numbers in this module were measured on an H200, which
-has 65,536 registers on each multiprocessor.
+The function `tile_within` takes the matrix products of a loop, and returns an `AttentionTile`. An `AttentionTile` has
+the number of rows that a grid program computes, and the number of loop indices in a block. It also contains the number
+of warps, and says how blocks are loaded. A grid program computes some rows of one matrix of the batch. In each
+iteration of its loop, it loads one block. Along each axis of the products, except the batch, the rows and the loop's
+axis, a program keeps all elements in registers. The rules take the number of multiprocessors from the description of
+the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each multiprocessor.
 
   - Many rows: a tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows if masks
     leave each row only a short part of the loop. This rule does not hold for products of 128 columns whose blocks are
@@ -88,8 +88,8 @@ class Task(NamedTuple):
         """Checks whether nearly all multiprocessors are busy in each wave of programs (the programs that run at the
         same time). A multiprocessor runs `at_once` programs at the same time.
 
-        If masks shorten some loops, returns False for a single wave of programs. In a single wave of programs with
-        different lengths, many multiprocessors are idle until the longest program ends.
+        If masks shorten some loops, returns False for a single wave of programs. In a single wave, multiprocessors that
+        run short loops are idle until the longest loop ends.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once

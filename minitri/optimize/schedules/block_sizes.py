@@ -95,9 +95,9 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
 
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns a second axis along which the kernel loads and stores many contiguous bytes, as in a transpose. The first
-    axis in `order` is never returned. Returns None if almost all contiguous accesses of the kernel run along the first
-    axis.
+    """Returns the second axis along which memory accesses are contiguous, if there are two such axes, as in a
+    transpose. The first axis in `order` is never returned. Returns None if almost all contiguous accesses of the kernel
+    run along the first axis.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)

@@ -57,7 +57,7 @@ class Tile(NamedTuple):
     `columns`: the number of columns of a tile of the result.
     `depth`: the number of elements that one iteration sums for each element of the result.
     `warps`: the number of warps of a program.
-    `stages`: the number of blocks of each factor that are loaded at the same time.
+    `stages`: how many blocks of each factor are loaded at the same time.
     """
 
     rows: int
@@ -316,7 +316,8 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index of the load must be an axis or a number. An index along an axis in `blocked` may also have an offset.
+    Each index of the load must be an axis or a number. An index along an axis in `blocked` may be the axis plus an
+    offset.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 
@@ -340,9 +341,9 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes and of
-    the next axis's stride. Except for the last axis, the stride of an axis must be at least the product of the next
-    axis's stride and extent.
+    The last axis of the buffer must be contiguous. Every stride except the last must be a multiple of 16 bytes, and
+    also a multiple of the next axis's stride. Except for the last axis, the stride of an axis must be at least the
+    product of the next axis's stride and extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:

@@ -207,7 +207,8 @@ def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]
 
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
-    """Returns a `Value` for an op of which only the possible kinds of numbers are known. Two calls for the same op
-    return values with the same term (name). Values with the same term are known to be equal.
+    """Returns the `Value` of an op about which only one fact is known: the kinds of numbers that its result can be. Two
+    calls for the same op return values with the same term (name). If two values have the same term, they are known to
+    be equal.
     """
     return anything(op.dtype, ("op", id(op)), kinds)

@@ -251,7 +251,7 @@ def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) 
     """For an average row, estimates how many of the `steps` loop indices the masks keep. A causal mask excludes about
     half of the loop indices.
 
-    Returns 0 if ops other than masks depend on the position in the loop. The estimate helps to choose a schedule. The
+    Returns 0 if an op that is not a mask depends on the loop index. The estimate helps to choose a schedule. The
     estimate assumes that all masked blocks can be skipped.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]

@@ -7,17 +7,18 @@
       next %s = … * exp(%m - next) + sum exp(…)      %s * 1 + 0, while %m is finite
     }
 
-The function `unchanged` takes a loop, and the ops before it. It also takes assumptions about some ops of the loop, for
-example that a condition fails. For each value that the loop carries to its next iteration, `unchanged` returns the
-reason why the value does not change. If there is no proof, the function `unchanged` returns None. The proof evaluates
-one iteration of the loop under the assumptions passed to `unchanged` (optimize/skip_blocks/abstract_values.py). The
-proof succeeds if each value that the loop carries is the same before and after the iteration.
+The function `unchanged` takes a loop, and the ops before it. The argument `assumed` has assumptions about some ops of
+the loop, for example that a condition fails. For each value that the loop carries to its next iteration, `unchanged`
+returns the reason why the value does not change. If there is no proof, the function `unchanged` returns None. The proof
+evaluates one iteration of the loop under the assumptions passed to `unchanged`
+(optimize/skip_blocks/abstract_values.py). The proof succeeds if each value that the loop carries is the same before and
+after the iteration.
 
 If the running maximum changes from m to m', an online sum is multiplied by exp(m - m')
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
-exp(m - m). The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof has a separate case for each
-kind of number that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum
-is 0 or nan, as induction over the iterations proves.
+exp(m - m). The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof treats each kind of value of
+the running maximum m, such as finite or -inf, as a separate case. If the running maximum m of an online sum is infinite
+or nan, the sum is 0 or nan, as induction over the iterations proves.
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum

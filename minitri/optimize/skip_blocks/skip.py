@@ -1,4 +1,4 @@
-"""tile → tile: skips loop iterations over blocks that change none of the carried values ("index-set splitting").
+"""tile → tile: skips the loop iterations that change no carried value ("index-set splitting").
 
     for r {                                           for r {last = min(S, i_start + 64)} {
       …                                                 …
@@ -16,10 +16,11 @@ has no rule for attention in particular. The pass `skip-blocks` skips a block if
 
 In causal attention, the condition of the mask (a `where`) holds for all elements of the blocks below the diagonal. If a
 condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass
-`skip-blocks` replaces one loop by two or three loops over the same carried values. One of the new loops does not test
-the condition of the `where`. In the text of a program, each loop lists what was proven about its blocks (`because`). If
-the last block of a loop with products can be incomplete, this block gets a loop of its own. If the last block has a
-loop of its own, the loop over all complete blocks needs no bounds check.
+`skip-blocks` replaces one loop by two or three loops over the same carried values. In causal attention, the new loop
+over the blocks below the diagonal does not test the condition of the `where`. In the text of a program, each loop lists
+what was proven about its blocks (`because`). If the last block of a loop with products can be incomplete, this block
+gets a loop of its own. If the last block has a loop of its own, the loop over all complete blocks needs no bounds
+check.
 
 No block is skipped in a loop that runs over several axes, or in a loop that contains stores. A condition on values from
 memory never causes a skipped block. Index-set splitting is from Griebl, Feautrier and Lengauer, "Index set splitting",

@@ -11,8 +11,8 @@ Versions 12.8 (Triton 3.6) and 12.9 (Triton 3.9) of `ptxas` assemble `neg.s16`, 
 tests/test_ptxas.py shows. This file can be deleted when all supported versions of `ptxas` assemble 16-bit negations,
 absolute values and additions correctly.
 
-The function `mended` takes the PTX of a kernel. It returns this PTX with instructions that `ptxas` assembles correctly
-in place of the wrongly assembled instructions.
+The function `mended` takes the PTX of a kernel. It replaces the instructions that `ptxas` assembles wrongly, and
+returns the new PTX.
 
 Triton's own function `triton.compile` does not use the rewrites of ptxas.py. minitri calls `triton.compile` only if a
 setting of Triton forbids or moves the cache, or inspects or changes the compilation (minitri/triton/cached_compile.py).

@@ -5,8 +5,8 @@
 Tensor cores of Hopper GPUs read a block of a factor from shared memory, at an address in a register. Triton can store
 two blocks at the same address, one after the other. For two blocks at the same address, ptxas 12.8 (of Triton 3.6)
 computes the addresses of both blocks from one register. If the second block has at most 32 contiguous columns, the
-machine code from ptxas takes the block's address from an uninitialised register. With a wrong address, a part of the
-product is missing, or the program reads memory outside of its arrays.
+machine code from ptxas takes the block's address from an uninitialised register. If the address of a block is wrong,
+the product lacks a part, or the program reads memory outside of its arrays.
 
 If software pipelining copies blocks in advance, Triton gives each block an address of its own. Triton copies no block
 in advance for a loop of one iteration. Triton also copies no factor that the kernel computes, and no block with fewer
