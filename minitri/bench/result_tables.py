@@ -57,7 +57,7 @@ class Row:
     `tuning`: the seconds that were spent on measuring schedules.
     `work`: predicted numbers of bytes and operations, for each stage of the compiler.
     `peers`: the measured implementations, by name. "minitri" is one of them.
-    `beside`: measurements of other programs on the same inputs, by name. These programs compute something else.
+    `beside`: measurements of programs that compute something else from the same inputs, by name.
     """
 
     name: str

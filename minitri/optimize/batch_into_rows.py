@@ -13,8 +13,8 @@ Without the pass `batch-into-rows`, the pass `collapse-axes` would merge the bat
 `collapse-axes` cannot merge these axes if the result of the product is stored with a transpose.
 
 The pass `batch-into-rows` does not change products of unknown sizes. Products of 8-bit weights stay unchanged, because
-they have special tiles with few rows. A batch of products stays a batch if the second factor varies along the last
-batch axis. Products that could share a loop with other reductions, as in attention, keep their batch axes.
+they have special tiles with few rows. A batch stays unchanged if its products have different second factors along the
+last batch axis. Products that could share a loop with other reductions, as in attention, keep their batch axes.
 """
 
 import math

@@ -13,16 +13,16 @@ layout is preferred. A temporary is treated as a result of the kernel that store
 
 The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
 begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and
-wide asynchronous copies can load rows that begin at multiples of 16 bytes:
+wide asynchronous copies need rows that begin at multiples of 16 bytes:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 
 Arrays that a product loads keep the order of their axes, because pack_operands.py expects row-major factors. Kernels
 that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of the
 elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in either
-order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the kernels
-that load the temporary. For example, the partial results of a matrix product (split_k.py) are stored transposed if the
-kernel that adds them reads the transpose:
+order of the axes. A kernel with matrix products may store a temporary with its last two axes swapped. The axes are
+swapped if later kernels load the temporary in this order. For example, the partial results of a matrix product
+(split_k.py) are stored transposed if the kernel that adds them reads the transpose:
 
     temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """

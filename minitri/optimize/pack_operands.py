@@ -7,9 +7,9 @@
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
-The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
-begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). If tensor cores multiply f32 arrays
+The hardware can copy a block of a matrix directly to shared memory if two conditions hold. The rows of the matrix must
+begin at multiples of 16 bytes, and the copy must leave each element unchanged. Products in TF32 also need factors that
+are contiguous along the depth, the axis that is summed over ("K-major"). If tensor cores multiply f32 arrays
 (f32_products.py), only the second factor must be contiguous along the depth. If the second factor has another layout,
 there are three choices: copying the second factor, swapping the factors, or using f32 units. The factors of a product
 can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
@@ -210,7 +210,8 @@ def suits_parts(node: Contract) -> bool:
 
 
 def in_loops(graph: Graph, parts: bool) -> set[Node]:
-    """Returns the products that stay in a loop with other reductions, as in attention.
+    """Returns the matrix products that share a loop with another reduction. In attention, for example, a maximum shares
+    the loop of two products.
 
     A loop of products of f32 arrays is divided into one kernel for each product if the products can be computed from
     TF32 parts. A loop of products is not divided into several kernels if its scores (the results of the first product)

@@ -261,8 +261,8 @@ class Following(Record):
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
-        """Returns the sum of the partial sums. Each partial sum was computed with the maximum of its part, so it is
-        first corrected for the maximum of all parts.
+        """Returns the sum of the partial sums. A partial sum uses the maximum of its own part, so it is first
+        multiplied by a correction for the maximum of all parts.
 
         The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
         arrays `parts` and `partial` have an axis with one index for each part; the argument `place` is the number of

@@ -9,7 +9,7 @@ block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The function
 `with_options` replaces single decisions of a schedule by the caller's `Options`. The rules that make programs fast are
-in minitri/optimize/schedules/rule_table.py. A kernel that no rule applies to gets the plain schedule.
+in minitri/optimize/schedules/rule_table.py. If no rule fits a kernel, the kernel gets the plain schedule.
 """
 
 import math

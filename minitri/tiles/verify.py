@@ -20,7 +20,9 @@ COLUMNS = 16  # the columns of one part, for the hint `in_parts`
 
 
 def verify_all(programs: Programs, masked: bool) -> None:
-    """Raises ValueError if a tile program breaks a rule. The message names the first wrong program and op."""
+    """Raises ValueError if a tile program breaks a rule. The message names the first tile program with a mistake, and
+    the wrong op.
+    """
     verify_order(programs.plan, [(p.name, p.ops()) for p in programs])
     for k, program in enumerate(programs):
         verify(program, masked)

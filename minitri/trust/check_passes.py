@@ -1,7 +1,7 @@
 """Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
 The function `check` takes a program and a call. It returns a `CheckReport` with one row for each pass and variant. A
-row has the largest error of the stage that the pass made, the error bound, and whether the error is within the bound.
+row has the largest error after its pass, and the error bound. The row also says whether the error is within the bound.
 The pass of the first failing row is wrong, because the results before this pass were still right. If a pass fails,
 `check` searches for smaller arguments for which the same pass fails.
 

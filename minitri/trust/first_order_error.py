@@ -131,7 +131,8 @@ class _Magnitudes:
 
         The estimate is a numerical derivative: the operator of `node` is evaluated with a slightly larger and a
         slightly smaller argument k. Argument k is moved by the fraction s of its own magnitude, where s is `STEP` units
-        in the last place of 1. The larger of the two changes of the result is divided by s.
+        in the last place of 1. Moving argument k changes the result. The larger of the two changes is divided by the
+        fraction s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]

@@ -5,8 +5,8 @@
 Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. A kernel takes
 longer to compile if each thread has more instructions. With 64 elements per thread, a long expression can take a second
 to compile. With more warps, each thread has fewer elements of the same tile. On an H200, twice as many warps made some
-programs with at least 32 elements per thread up to 1.2 times as fast. No measured program with at least 32 elements per
-thread became slower.
+programs with at least 32 elements per thread up to 1.2 times as fast. With twice as many warps, no measured program
+with at least 32 elements per thread was slower.
 
 The function `more_warps` takes a kernel, its block sizes and its number of warps. It returns the same number of warps,
 or twice as many. The number of warps does not change if a thread has fewer than 32 elements. With twice as many warps,

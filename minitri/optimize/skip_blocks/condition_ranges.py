@@ -178,8 +178,8 @@ def affine(op: Op) -> Dim:
 
 
 class Interval(Record):
-    """An interval of indices: low <= index < high. If `low` or `high` is None, the interval extends to that end of the
-    axis.
+    """An interval of indices: low <= index < high. If `low` is None, the interval begins at the start of the axis. If
+    `high` is None, the interval extends to the end of the axis.
     """
 
     low: Dim | None = None
@@ -252,7 +252,7 @@ def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) 
     excludes about half of the loop indices.
 
     Returns 0 if ops other than masks depend on the position in the loop. The estimate helps to choose a schedule. The
-    estimate assumes that all masked blocks can be skipped.
+    estimate assumes that programs skip every block that is completely masked.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}
