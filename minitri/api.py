@@ -150,7 +150,7 @@ def definition(value: Any) -> Definition | None:
 class FunctionProgram(Program):
     """A minitri program made from a Python function.
 
-    The program is compiled again when a function or constant that it uses changes. Every use of the program compares
+    If a function or constant of the program changes, the program is compiled again. Every use of the program compares
     the functions and constants that the program uses with their earlier values. A repeated call on a GPU is as fast as
     a call of an ordinary `Program`, except for the time to compare functions and constants. The constructor takes the
     settings that the class `Program` takes.

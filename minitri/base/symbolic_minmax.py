@@ -120,7 +120,7 @@ def at_most_one(d: Dim) -> bool:
 
 
 class Ramps(Record):
-    """A piecewise linear function, stored as the sum of a linear function `plain` and terms c * max(n - k, 0).
+    """A piecewise linear function: a linear function `plain` plus terms c * max(n - k, 0) with integers c and k.
 
     The dict `bends` stores a term c * max(n - k, 0) as `bends[n, k] == c`. The term c * max(n - k, 0) changes the slope
     by c at n = k.

@@ -82,7 +82,7 @@ class Row:
         return own.error is not None and own.error <= self.within
 
     def best(self, *names: str) -> float | None:
-        """Returns the shortest time of the given implementations in seconds.
+        """Returns the time of the fastest given implementation, in seconds.
 
         Implementations with a wrong result are left out.
         """

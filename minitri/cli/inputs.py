@@ -10,7 +10,7 @@ is a file, a number, or the name of a way to fill an array.
 `randint:100`: random integers from 0 to 99.
 `randint:-5:5`: random integers from -5 to 4.
 `3.5`: this number. If the parameter is an array, each element of the array is this number.
-`random`: `randn` for floats, small random numbers for integers, and random booleans. This is the default.
+`random`: `randn` for floats, small random numbers for integers, and random booleans. `random` is the default.
 
 The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
 `DEFAULT_SIZES`. The default sizes differ from each other, so that two axes in the wrong order cause an error. A later

@@ -43,7 +43,7 @@ Answer = dict[str, Any]
 class Session(Record):
     """The settings of a session of random programs.
 
-    `seconds`: the time limit of the session. After this time, no new program starts.
+    `seconds`: the time limit of the session. After the time limit, the session starts no new random program.
     `seed`: the seed of the first random program.
     `jobs`: the number of worker processes.
     `on`: the device that runs the programs: "cpu" or "gpu".

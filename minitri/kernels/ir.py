@@ -379,8 +379,8 @@ def reduced_by(op: Op) -> tuple[str, ...]:
 
 
 def reads_bytes(dot: Dot) -> bool:
-    """Checks whether the second factor of a matrix product is computed from a loaded 8-bit array. The index of the load
-    must contain the column axis and the summed axis of the factor.
+    """Checks whether the second factor of a matrix product is computed from a loaded 8-bit array. The 8-bit array must
+    be loaded at an index that contains both axes of the factor: the column axis and the summed axis.
     """
     loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
     return any(op.dtype.bits == 8 for op in loads)

@@ -14,7 +14,7 @@ or store would need a quotient or a remainder of the merged index. For example, 
 of a bias `b[j]` would need `k % N` for an extent N of j.
 
 As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
-remainder. The last two axes stay separate if a merged axis costs more instructions for each element. The number of
+remainder. The last two axes stay separate if merging them would add instructions for each element. The number of
 instructions for each element includes the instructions for quotients and remainders. The function `_cost` estimates the
 number of instructions for each element. In two example programs, one merged axis saves instructions:
 

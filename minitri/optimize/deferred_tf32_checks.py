@@ -15,16 +15,16 @@
                                                               }
 
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
-split into TF32 parts, the parts are NaN. If a part is NaN, the sum and all later partial sums are not finite. A check
-that the final sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a
+split into TF32 parts, the parts are NaN. If a part is NaN, the sum and all later partial sums are not finite. One check
+of the final sum is enough: it finds all factors that cannot be split into TF32 parts. If the final sum is not finite, a
 second loop computes the sum again from the f32 factors in IEEE arithmetic. The second loop handles one index of the
 summed axis in each iteration, so it needs little code and few registers.
 
 The pass `deferred-tf32-checks` changes loops that add a product of TF32 parts to a carried value. After each changed
-loop, the pass inserts a second loop that can compute the sum again. The field `redo` marks the second loop. If several
-loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
-products. Loops with several carried values are not changed. Apart from the product, a changed loop contains only loads,
-conditions of indices and elementwise operators.
+loop, the pass inserts a second loop that can compute the sum again. The inserted loop has the attribute `redo`. If
+several loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops
+that add products. Loops with several carried values are not changed. Apart from the product, a changed loop contains
+only loads, conditions of indices and elementwise operators.
 """
 
 from dataclasses import replace

@@ -43,9 +43,9 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan in which results and temporaries have the memory order of their operands. An array that a kernel
-    with matrix products loads keeps the order of its axes. Temporaries that a product loads get rows that begin at
-    multiples of 16 bytes.
+    """Returns the plan in which results and temporaries have the memory order of their operands. If a kernel with
+    matrix products loads an array, the array keeps the order of its axes. If a product loads a temporary, each row of
+    the temporary begins at a multiple of 16 bytes.
     """
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
     free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}

@@ -1,4 +1,4 @@
-"""graph → graph: splits the loop of attention over keys into parts that run in parallel ("split-KV", flash-decoding).
+"""graph → graph: splits the loop over keys in attention into parts that run in parallel ("split-KV", flash-decoding).
 
     softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: only 8 programs
       becomes, for each of 32 parts of 1024 keys, in one kernel
@@ -12,8 +12,8 @@ for attention. The file minitri/graph/partial_sum_correction.py decides whether 
 maximum can be corrected for a new maximum.
 
 A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
-the exponentials, and the product with v are all split into the same parts. If the first factor of a product is divided
-by a sum, as in a softmax, the pass divides the product by this sum instead.
+the exponentials, and the product with v are all split into the same parts. The first factor of a product can be a
+quotient, as in a softmax. The pass then divides the product instead of the first factor.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if another
 size is unknown, or if its products have too many columns for one grid program. If a loop cannot be split into equal

@@ -23,7 +23,7 @@ Integer products wrap around on overflow, as integer powers do. The multiplicati
 of two gives the same bits, because both operations round the same number once. The expression `tanh(softplus(x))`, a
 part of the activation function mish, becomes a quotient that follows from `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`.
 To avoid overflow, the numerator and the denominator of the quotient for `tanh(softplus(x))` are divided by exp(2 *
-max(x, 0)). All terms of the quotient for `tanh(softplus(x))` are positive, so no digits cancel.
+max(x, 0)). The quotient for `tanh(softplus(x))` adds only positive terms, so no digits cancel.
 """
 
 import math

@@ -225,9 +225,9 @@ class Following(Record):
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns the sum, divided into the parts that `cut` describes. The argument `needs` lists the split reductions
-        that the sum uses, such as a maximum. Returns None if the partial sums cannot be corrected. Returns None if a
-        reduction in `needs` is divided into other parts than the sum.
+        """Returns the sum, computed from the sums of the parts that `cut` describes. The argument `needs` lists the
+        split reductions that the sum uses, such as a maximum. Returns None if the partial sums cannot be corrected.
+        Returns None if the parts of a reduction in `needs` differ from the parts of the sum.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]

@@ -61,7 +61,7 @@ class Filled(dict[str, Any]):
 class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
-    `kinds`: lists of statement forms for each kind of statement.
+    `kinds`: for each kind of statement, the lists of forms (templates of statements), by name.
     `words`: a dict from placeholders to lists of texts. One of the texts is chosen at each occurrence.
     `drawn_again`: other placeholders that get a new text at each occurrence.
     `refusals`: the exceptions after which a statement is left out of the program.

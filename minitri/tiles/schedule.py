@@ -226,8 +226,8 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
 
     The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
     axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its
-    neighbour. A block size is accepted if the program has the axis for at least some array sizes. A caller can thus
-    tune block sizes for arrays of one shape, and pass the same block sizes for arrays of all shapes.
+    neighbour. If the axis exists for other array sizes, the function raises no error. A caller can thus tune block
+    sizes for arrays of one shape, and pass the same block sizes for arrays of all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

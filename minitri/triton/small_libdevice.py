@@ -13,8 +13,8 @@ call most often (`COMMON`), so most kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
 branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after
-LLVM's optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the
-versions that keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
+LLVM's optimisations, so the branch sometimes remains in the machine code. Every function in a small copy of libdevice
+keeps denormals. No kernel of minitri calls the versions that replace denormals by 0.
 
 This module makes no copies of the libraries of AMD's GPUs.
 """

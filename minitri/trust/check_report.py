@@ -49,7 +49,7 @@ class Failure(NamedTuple):
     """The smallest call found for which the wrong pass is still the first pass that fails.
 
     `before`, `after`: the printed input and the printed output of the wrong pass.
-    `got`: the results of the stage that the wrong pass made. None if that stage does not run.
+    `got`: the results of the stage that the wrong pass made, or None if the stage does not run.
     """
 
     row: CheckRow

@@ -148,7 +148,7 @@ class _Magnitudes:
 
     def of_factor(self, x: Node) -> Node:
         """Returns 1 + e(x) / |x| for each factor x of a product, where e(x) is the scale of the rounding errors of x.
-        The relative error of a product is at most about the sum of these numbers of its factors.
+        The numbers of all factors add up to an approximate bound on the relative error of the product.
         """
         size = self.absolute(x)
         one = number(self.i, size, 1.0)

@@ -30,9 +30,9 @@ The rule `power_of_two` rewrites exp(x - h) to a power of two, if h is one value
 
 The hardware has an instruction for `2**x` but not for exp(x). On a GPU, exp(x) needs one more multiplication than
 `2**x`, and three more multiplications if denormal results must be exact. A softmax does not need exact denormal
-results, because they are too small to change the sum of a row. If the operand of exp is already multiplied by a
-constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c
-times the maximum of x, because rounding is monotone.
+results, because they are too small to change the sum of a row. If the operand of exp already has a constant factor, the
+rule multiplies this constant by log2 e. In attention, for example, each score already has a constant factor. For c > 0
+the maximum of c * x is exactly c times the maximum of x, because rounding is monotone.
 
 Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
 of h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention

@@ -7,8 +7,7 @@ raises the exception NotOneKernel with the reason.
 The function `one_kernel` takes the nodes of a part, and those nodes that must be stored (the roots). It returns a
 `FusedIndexing`, which contains the axes and indices of the kernel. If a part cannot be one kernel, the exception
 NotOneKernel names values of the part. If the named values are stored in memory, the rest of the part can become one
-kernel. A part can be one kernel if its axes and indices obey four rules, for example that each element of a result is
-stored once:
+kernel. A group of nodes can be one kernel if its axes and indices obey four rules:
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once

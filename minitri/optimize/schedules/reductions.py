@@ -2,8 +2,8 @@
 
 The function `reduction` returns the schedule of a kernel with reductions. The schedule contains a role (grid, loop or
 whole) and a block size for each axis. It also contains the number of warps and the name of the rule. Block sizes depend
-on the length of a row and the size of an element. Block sizes also depend on whether the kernel writes results as long
-as a row.
+on the length of a row and the size of an element. Block sizes also depend on whether the kernel writes whole rows, as a
+softmax does.
 
   - Short rows: a program computes several rows, which have 1024 elements together. If a thread loads few bytes at once,
     rows that are only reduced or share a bias or scale have 2048 elements together.
