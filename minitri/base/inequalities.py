@@ -11,9 +11,8 @@ for a positive integer `scale` and an integer `room` from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The right side of this equation is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as
-well. If scale * goal + room >= 0 and room < scale, then the goal is greater than -1. The goal is an integer, so it is
->= 0.
+Each product on the right side is >= 0, so scale * goal + room is >= 0 too. If scale * goal + room >= 0 and room <
+scale, then the goal is greater than -1. The goal is an integer, so it is >= 0.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
@@ -70,7 +69,7 @@ class Step(Record):
 class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
-    `steps`: the products whose sum is scale * goal + room. The module's docstring explains this equation.
+    `steps`: the products whose sum is scale * goal + room (see the docstring of the module).
     `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is then >= 0. The field
         `divisor` is the fact n - 1 >= 0.
     `cases`: two proofs, one for each value that the maximum or minimum `atom` can have.

@@ -147,9 +147,9 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns n, f, and
-        the set `corners` of integers at which the slope of max(f(n), 0) can change. Returns None if the piecewise
-        linear function depends on two or more different sums of sizes, such as `M` and `M + N`.
+        """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns n, f and
+        `corners`, a set of integers. The slope of max(f(n), 0) can change only at these integers. Returns None if the
+        piecewise linear function depends on two or more different sums of sizes, such as `M` and `M + N`.
 
         The set `corners` contains the bends of f, and the integers next to the zeros of f.
         """

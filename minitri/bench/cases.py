@@ -44,7 +44,7 @@ class Input(NamedTuple):
     """A random input array of a case.
 
     `below`: random integers of the array are smaller than `below`. 0 if the elements are random floats.
-    `signed`: whether random integers start at -below. Otherwise they start at 0.
+    `signed`: whether random integers start at -below, not at 0.
     `positive`: whether random floats are uniformly distributed from 0 to 1. Otherwise they are normally distributed.
     `layout`: "transposed": the last two axes are exchanged in memory. "every other": the last axis has the stride 2.
         "wide rows": the array is a part of an array with longer rows.
@@ -109,7 +109,9 @@ def cases_of(
     arrays: Mapping[str, Any] = {}, eager: str = "", library: str = "", flops: Sequence[Any] = (), mask: str = "",
     peers: Sequence[str] = (), beside: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Case]:  # fmt: skip
-    """Returns the cases of a row of cases.toml. The head of cases.toml explains the fields of a row."""
+    """Yields the benchmark cases that one row of cases.toml defines. The head of cases.toml explains the fields of a
+    row.
+    """
     for of in cases:
         written = of.split()[0]
         dtype = written.replace("tf32", "f32")

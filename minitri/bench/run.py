@@ -46,8 +46,8 @@ def main(
     """Runs the benchmark, prints its tables and returns the exit status.
 
     `tune`: whether every program also runs with measured schedules.
-    `calls`: whether to measure the host time of a call, and the time to a first result. An empty `names` has the same
-        effect.
+    `calls`: whether to measure the host time of a call, and the time to a first result. Both times are also measured if
+        `names` is empty.
     `ablate`: whether to run only minitri, each time without one optimisation (ablation.py).
     """
     with_gpu = torch.cuda.is_available()

@@ -47,7 +47,7 @@ class Session(Record):
     `seed`: the seed of the first random program.
     `jobs`: the number of worker processes.
     `on`: the device that runs the programs: "cpu" or "gpu".
-    `directory`: the folder for files of failures. None writes no files.
+    `directory`: the folder for files of failures, or None to write no files.
     `programs`: the largest number of programs. None sets no limit.
     """
 

@@ -17,10 +17,10 @@ The function `choose` takes a chip and the sizes of a product. It returns the nu
 estimated time is least. The file split_k.py divides the depth into the returned number of parts. The file
 schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time that a
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
-and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
-were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for
-8-bit elements. The cost model does not cover products with many rows, because their second factor is converted and
-stored once (pack_operands.py).
+and compares them with the choice of the cost model. All measured products compute their second factor from 8-bit
+elements. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for 8-bit
+elements. The cost model does not cover products with many rows, because their second factor is converted and stored
+once (pack_operands.py).
 """
 
 from minitri.graph.ir import Apply, Const, Contract, Index, Input, View, children, is_copy, postorder, viewed
@@ -34,8 +34,8 @@ MOST = 16  # the largest number of parts; each part's sums are written and read 
 
 
 def is_converted(node: Contract) -> bool:
-    """Checks whether the second factor of a product is cheap to compute from 8-bit elements, while the first factor is
-    read from memory.
+    """Checks two properties of a product: its first factor is read from memory, and its second factor is cheap to
+    compute from 8-bit elements.
     """
     made = postorder([node.b], children)
     simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)

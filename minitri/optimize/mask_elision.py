@@ -20,9 +20,9 @@ tests the bounds, so the program needs no test. The file deferred_tf32_checks.py
 Each iteration of the added loop reads a single index, which is always inside the axis.
 
 The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). If an index is not a
-polynomial, the proof that its test is needless uses facts about blocks (minitri/tiles/index_facts.py). A test stays if
-its proof would need relations between several axes. Gupta describes how a compiler omits bounds tests ("Optimizing
-array bound checks using flow analysis", 1993).
+polynomial, the proof that its test is needless uses facts about blocks (minitri/tiles/index_facts.py). If a proof would
+need relations between several axes, the test is not omitted. Gupta describes how a compiler omits bounds tests
+("Optimizing array bound checks using flow analysis", 1993).
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -36,7 +36,7 @@ Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "An
 Multiplication", 2008).
 
 The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. It does not change products
-of unknown sizes and products of integers. It does not change products of 16-bit factors with a small depth. In
+of unknown sizes and products of integers. Products of 16-bit factors stay unchanged if the summed axis is short. In
 attention, for example, the depth of a product is small, and one program reads all indices along the depth. A product
 that shares a loop with other reductions, as in attention, is not changed if its first factor is computed or has dtype
 f32.

@@ -6,7 +6,7 @@ After a product, each thread of a warp holds many elements of a row of the resul
 thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, several
 independent chains of comparisons run at the same time.
 
-The maximum of each row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. A
+If a matrix product has at least COLUMNS (128) columns, the maximum of each row is computed with the hint `in_parts`. A
 maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product from one
 iteration to the next, CARRIED_COLUMNS (32) columns are enough for the hint. If a loop carries a product and compares
 the elements of a row one after another, NVIDIA's assembler makes the tensor cores wait for each instruction.

@@ -13,11 +13,11 @@ maximum can be corrected for a new maximum.
 
 A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of
 the exponentials, and the product with v are all split into the same parts. The first factor of a product can be a
-quotient, as in a softmax. The pass then divides the product instead of the first factor.
+quotient whose divisor is a sum, as in a softmax. The pass then divides the product by the sum instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if another
-size is unknown, or if its products have too many columns for one grid program. If a loop cannot be split into equal
-parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if the operand of
+size is unknown, or if its products have too many columns for one grid program. If equal parts are impossible, the pass
+pads the last part of the loop with elements that add 0 to the product. The loop can be padded only if the operand of
 the maximum is the only array that varies in the numerator of the first factor. For example, exp(s - max s) @ v can be
 padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop
 that needs padding and cannot be padded is not split.

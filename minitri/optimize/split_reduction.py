@@ -1,4 +1,4 @@
-"""graph → graph: splits a long reduction with few results into two steps, so that it fills the GPU ("split reduction").
+"""graph → graph: fills the GPU by splitting long reductions with few results into two steps ("split reduction").
 
     %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
       becomes
@@ -9,14 +9,14 @@
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. In a chain of reductions of the same columns, such as
 a mean and a variance, each part stays in registers and is read once. A sum of all elements of a matrix can depend on
-reductions of its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel
-computes the mean and the sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are
-computed and combined. Reductions that share a loop with a product are not split by this pass: only
+reductions of its single rows. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One
+kernel then computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes how
+parts are computed and combined. Reductions that share a loop with a product are not split by this pass: only
 minitri/optimize/split_kv.py can split a loop with a product.
 
-A kernel that computes partial results can store further results of the same elements, so that it reads each element
-once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that computes
-partial sums of x stores `2 * x`.
+The kernel that computes partial results can also store other results that need the same elements. Each element is then
+read only once (minitri/optimize/fusion/shared_axes.py). For example, in the program `sum(x), 2 * x`, the kernel that
+computes partial sums of x stores `2 * x`.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. Reductions of unknown sizes are not split.
@@ -71,8 +71,8 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     axis.
 
     A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
-    compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left
-    out: reductions that depend on a reduction of the same elements.
+    compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. The dict
+    contains no reduction that depends on another reduction of the same elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():

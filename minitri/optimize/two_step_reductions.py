@@ -105,8 +105,8 @@ class Cut:
         return in_parts(self.i, x, self.k, self.parts, self.length, neutral(self.node.op, x.dtype))
 
     def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
-        """Broadcasts an array with one value for each part to the shape of the operand. If the argument `whole` is
-        false, axis k of the result is already split into two axes.
+        """Broadcasts an array with one value for each part to the shape of the operand. If `whole` is False, the result
+        has the shape in which axis k is split into two axes.
         """
         x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
         kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]

@@ -268,8 +268,8 @@ class FormFiller(StatementWriter):
         """Returns the indices along an axis of x as text, such as `arange(N)[:, None]`. The array of indices broadcasts
         with x.
 
-        For the placeholder {place}, `step` is 0 and the axis is random. For {next_place}, `step` is 1: after a
-        placeholder that used axis k, the method uses axis k - 1.
+        For the placeholder {place}, `step` is 0 and the axis is random. For {next_place}, `step` is 1: the method uses
+        axis k - 1 if its previous call used axis k.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

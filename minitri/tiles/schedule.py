@@ -169,8 +169,8 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def fitting(axis: Axis, most: int) -> int:
-    """Returns the block size of a row or column axis. The block size is the axis size rounded up to a power of two, but
-    at least `LEAST` (the minimum of `tl.dot`) and at most the limit `most`.
+    """Returns the block size of a row or column axis. Rounds the axis size up to a power of two, but returns at least
+    `LEAST` (the minimum of `tl.dot`) and at most `most`.
     """
     return min(most, max(LEAST, ceil_pow2(size(axis, most))))
 

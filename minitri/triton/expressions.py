@@ -127,8 +127,8 @@ class Expressions:
 
     `extents`: the number of elements of a tile along each axis. Axes along which a tile has one element are left out.
     `names`: the name in the source of each computed operation, such as v3.
-    `predicates`: the name in the source of each computed condition, such as m5. A key is a condition, in which names
-        such as v3 stand for the loaded values.
+    `predicates`: the name in the source of each computed condition, such as m5. Each key of the dict is a condition. In
+        this condition, names such as v3 stand for loaded values.
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

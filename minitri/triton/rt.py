@@ -253,7 +253,7 @@ def reduce_max_in_parts(x):
     When tensor cores have computed the product, each thread holds a quarter of a row. Without elementwise maxima, a
     thread would compute the maximum of its elements by one chain of instructions. Each instruction of a chain waits for
     the previous instruction. While elementwise maxima reduce a row to 16 columns, each thread computes four independent
-    maxima. The GPU overlaps the instructions of independent maxima.
+    maxima. The four maxima do not depend on each other, so the GPU overlaps their instructions.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

@@ -8,11 +8,11 @@ float output. The magnitude of an output is the scale of its rounding errors. Th
 implementations, with any orders of addition, differ by a few units in the last place of the output's magnitude. If
 terms cancel each other, the result is small, but its magnitude is as large as the terms.
 
-The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
-edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file
-error_bounds.py computes guaranteed bounds, but more slowly. The magnitude (scale of the rounding errors) of an input is
-0, because inputs are exact. For each operator, a rule computes the magnitude of the result from the magnitudes e(x) of
-its operands x.
+The method is called "running error analysis" (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
+section 3.3). The analysis is itself a graph, so it runs on the same device as the program. The file error_bounds.py
+computes guaranteed bounds, but more slowly. The magnitude (scale of the rounding errors) of an input is 0, because
+inputs are exact. For each operator, a rule computes the magnitude of the result from the magnitudes e(x) of its
+operands x.
 
     f(a, b)           |result|, and the change of f when a or b changes by units of its magnitude:
     a * b             |result| + |b| e(a) + |a| e(b)
@@ -148,7 +148,7 @@ class _Magnitudes:
 
     def of_factor(self, x: Node) -> Node:
         """Returns 1 + e(x) / |x| for each factor x of a product, where e(x) is the scale of the rounding errors of x.
-        The numbers of all factors add up to an approximate bound on the relative error of the product.
+        The sum of the returned numbers for all factors is an approximate bound on the relative error of the product.
         """
         size = self.absolute(x)
         one = number(self.i, size, 1.0)

@@ -40,8 +40,8 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     """Defines numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
-    If `axes` is a number n, the summed pairs are the last n axes of x1 and the first n axes of x2. If `axes` is no
-    number, `axes` is a tuple of two items: the summed axes of x1, and the summed axes of x2.
+    If `axes` is a number n, the last n axes of x1 are paired with the first n axes of x2. If `axes` is no number,
+    `axes` is a tuple of two items: the summed axes of x1, and the summed axes of x2.
     """
     left, right = _summed_axes(axes, x1.rank, x2.rank)
     for j, k in zip(left, right):

@@ -41,7 +41,7 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     """Returns a `FusedIndexing` (the axes and indices of a kernel) if one kernel can compute the nodes in the argument
     `inside`.
 
-    `inside`: the nodes that the kernel computes. The kernel reads all other nodes from memory.
+    `inside`: the nodes that the kernel computes. Operands that are not in `inside` are read from memory.
     `roots`: the nodes whose values the kernel stores.
     `allows`: a function that says whether a symbolic size can be a given number.
 

@@ -46,7 +46,7 @@ class Joined(Record):
 
 
 class Both(Joined):
-    """A formula that holds at the indices at which both `a` and `b` hold."""
+    """The formula `a and b`: true where both `a` and `b` are true."""
 
 
 class Either(Joined):
@@ -191,8 +191,8 @@ Ends = Callable[[Dim], Range | None]  # the least and the largest value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`, outside of which the formula is false for every element of the
-    block.
+    """Returns an interval of indices along `axis`. Outside of the interval, the formula is false for every element of
+    the block.
     """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 1) or EVERYWHERE, EVERYWHERE, _common, _hull)
 

@@ -92,8 +92,8 @@ class _Skipping:
         Reverse order of the pieces puts the piece with the most iterations last, where it needs fewer registers than in
         another place. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop
         over the blocks at the diagonal came last, NVIDIA's assembler would make the tensor cores wait for each
-        instruction (message C7515). Later, minitri/optimize/software_pipelining.py moves each pipelined loop before the
-        other pieces of the original loop.
+        instruction (message C7515). Later, minitri/optimize/software_pipelining.py moves each pipelined loop to the
+        front, so that this loop runs before the other loops.
         """
         pieces, ops = self._pieces(), self.loop.body
         reverse = any(isinstance(op, Dot) for op in ops) and not any(map(self._is_ordered, ops))
