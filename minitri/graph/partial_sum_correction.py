@@ -5,11 +5,11 @@
 
 The function `transport` takes the summed expression F, and the reductions inside F, such as m. The sum s and the
 reduction m run over the same elements. The function `transport` returns T(F), the correction (transport) of a partial
-sum of F. T(F) takes the partial sum of F for the old value of m, and gives the partial sum for the new value of m. If
-no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks of
-elements computes the sum s and the reduction m together. After each block, the loop corrects the partial sum s for the
-new value of m, and adds the sum over the block. Two partial sums over different elements can be added after both are
-corrected for the same value of m.
+sum of F. T(F) turns the partial sum for the old value of m into the partial sum for the new value of m. If no
+correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks of elements
+computes the sum s and the reduction m together. After each block, the loop corrects the partial sum s for the new value
+of m, and adds the sum over the block. Two partial sums over different elements can be added after both are corrected
+for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale

@@ -177,7 +177,7 @@ class Count(_Op):
     """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, a `Count`
     is the number of elements in all blocks up to and including the current block.
 
-    Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
+    Tile programs contain no `Count`: lowering replaces each `Count` by a number.
     """
 
     over: tuple[str, ...]

@@ -63,8 +63,8 @@ class Reference(Interpreter):
     """The interpreter whose arrays are numpy arrays.
 
     If a function is called several times with equal arguments, the call is evaluated only once. Two arrays count as
-    equal if digests (hashes) of their contents are equal. For a function that calls no other function, the results are
-    not stored, because storing them would only take memory.
+    equal if digests (hashes) of their contents are equal. The results of a function that calls no other function are
+    not stored, because they would only take memory.
     """
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:

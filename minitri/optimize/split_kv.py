@@ -67,8 +67,8 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
-    """Returns the maxima and sums that share a loop with products. In the returned dict, a key is a maximum or a sum,
-    and its value lists the products that share its loop.
+    """Returns the maxima and sums that share a loop with products. In the returned dict, each maximum or sum is a key.
+    The value of a key lists the products in the same loop.
     """
     nodes = graph.nodes()
     found: dict[Node, list[_Group]] = {}  # by the maxima
