@@ -150,7 +150,7 @@ def definition(value: Any) -> Definition | None:
 class FunctionProgram(Program):
     """A minitri program made from a Python function.
 
-    The program is compiled again when a function or constant that it uses changes. At every use, the program checks
+    If a function or constant of the program changes, the program is compiled again. At every use, the program checks
     whether its functions and constants have changed. Apart from this check, a repeated call on a GPU takes as long as a
     call of an ordinary `Program`. The constructor takes the settings that the class `Program` takes.
     """

@@ -121,8 +121,8 @@ class CompileError(Exception):
         return self
 
     def guess(self, span: Span, question: str) -> Self:
-        """Uses a question, such as "did you mean `f`?", as the help of the error, and adds a correction that writes f
-        at `span`.
+        """Adds a question, such as "did you mean `f`?", to the error as its help text. Also adds a correction that
+        replaces the text at `span` by f.
 
         If `question` is "", the function does not change the error.
         """

@@ -12,7 +12,7 @@ an atom, and is an object of one of these classes:
 
 This module has no complete test whether two Dims always have the same value. Different polynomials can have equal
 values: 4*(i//4) + i%4 is always i. The function `sign` proves only simple inequalities. The files intervals.py and
-inequalities.py have stronger proofs.
+inequalities.py can prove more inequalities than `sign`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ the equation is scale * goal + room. Here `scale` is a positive integer, and `ro
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The right side of this equation is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as
-well. If scale * goal + room >= 0 and room < scale, then the goal is greater than -1. The goal is an integer, so it is
->= 0.
+Each product on the right side is >= 0, so scale * goal + room is >= 0 too. If scale * goal + room >= 0 and room <
+scale, then the goal is greater than -1. The goal is an integer, so it is >= 0.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
@@ -23,8 +22,8 @@ equation, without using the code that finds proofs (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
-i. Facts are multiplied by factors of products in the goal or in other facts. For example, if the goal contains the
-product N*i, facts that contain i are multiplied by N.
+i. Facts are multiplied by factors of products in the goal or in other facts. For example, if N*i occurs in the goal,
+the search multiplies each fact about i by N.
 
 The function `prove` finds no proof for some goals that are always >= 0.
 """

@@ -3,10 +3,10 @@
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
 The function `bounds` takes a symbolic integer (`Dim`) and the ranges of its axes. It returns the least and the greatest
-value that the integer can have. Both values are `Dim`s that contain only sizes. If `bounds` cannot find the two values,
-it returns None. The function `simplify` returns a simpler `Dim` that has the same values for all axes in their ranges.
-The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the extreme values are at
-the ends of the axis's range.
+value that the integer can have. Both values are `Dim`s that contain only sizes. If `bounds` does not find the least or
+the greatest value, it returns None. The function `simplify` returns a simpler `Dim` that has the same values for all
+axes in their ranges. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the
+extreme values are at the ends of the axis's range.
 
 The file inequalities.py, not this module, proves inequalities from several conditions.
 """

@@ -43,7 +43,7 @@ class Child:
         """Sends a request and returns the answer. The request and the answer are any JSON values.
 
         Raises TimeoutError if the answer takes more than `seconds`, and ValueError if the answer is not JSON. Raises
-        EOFError or OSError if the child has died, and EOFError if the answer is too long.
+        EOFError if the answer is too long. Raises EOFError or OSError if the child process has died.
         """
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")

@@ -100,7 +100,9 @@ def _gather(value: Any, found: list[Any]) -> None:
 
 
 def with_children(node: N, change: Callable[[Any], Any]) -> N:
-    """Returns a copy of a node in which `change(child)` replaces each child, or the node itself if no child changes."""
+    """Replaces each child of a node by `change(child)`. Returns a copy of the node, or the same node if no child
+    changes.
+    """
 
     def new(value: Any) -> Any:
         if isinstance(value, tuple):

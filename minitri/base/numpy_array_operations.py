@@ -108,8 +108,8 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
 
     `precision` says how f32 factors are multiplied (minitri/kernels/ir.py). The precision "tf32" rounds each f32 factor
     to TF32. The precision "tf32x3" writes each f32 factor as a sum of two TF32 numbers, and multiplies the TF32
-    numbers. With "tf32x3", an element of the product that is not finite is computed again from the original f32
-    factors. The precision "tf32x3_unchecked" is like "tf32x3", but does not compute any element again.
+    numbers. With "tf32x3", each infinite or nan element of the product is computed again from the original f32 factors.
+    The precision "tf32x3_unchecked" is like "tf32x3", but does not compute any element again.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):

@@ -120,7 +120,7 @@ def at_most_one(d: Dim) -> bool:
 
 
 class Ramps(Record):
-    """A piecewise linear function, stored as the sum of a linear function `plain` and terms c * max(n - k, 0).
+    """A piecewise linear function: a linear function `plain` plus terms c * max(n - k, 0) with integers c and k.
 
     The dict `bends` stores a term c * max(n - k, 0) as `bends[n, k] == c`. The term c * max(n - k, 0) adds c to the
     slope of the function for n > k.
@@ -147,9 +147,9 @@ class Ramps(Record):
         return total
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
-        """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns n, f, and
-        the set `corners` of integers at which the slope of max(f(n), 0) can change. Returns None if the piecewise
-        linear function depends on two or more different sums of sizes, such as `M` and `M + N`.
+        """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns n, f and
+        `corners`, a set of integers. The slope of max(f(n), 0) can change only at these integers. Returns None if the
+        piecewise linear function depends on two or more different sums of sizes, such as `M` and `M + N`.
 
         The set `corners` contains the integers at which the slope of f changes, and the integers next to the zeros of
         f.

@@ -100,7 +100,7 @@ def show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *
 def lines(error: CompileError, frames: TracebackType | None) -> list[str]:
     """Returns the lines to print for an error: the caller's innermost frame, and then the text of the error.
 
-    If there are more than `LINES` lines, lines of the caller's frame are left out.
+    If there would be more than `LINES` lines, some lines about the caller's frame are left out.
     """
     text = f"{type(error).__name__}: {error}".split("\n")
     called = [f for f in traceback.extract_tb(frames) if not f.filename.startswith(PACKAGE)][-1:]

@@ -111,7 +111,9 @@ def cases_of(
     arrays: Mapping[str, Any] = {}, eager: str = "", library: str = "", flops: Sequence[Any] = (), mask: str = "",
     peers: Sequence[str] = (), beside: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Case]:  # fmt: skip
-    """Returns the cases of a row of cases.toml. The head of cases.toml explains the fields of a row."""
+    """Yields the benchmark cases that one row of cases.toml defines. The head of cases.toml explains the fields of a
+    row.
+    """
     for of in cases:
         written = of.split()[0]
         dtype = written.replace("tf32", "f32")

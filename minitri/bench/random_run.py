@@ -8,10 +8,10 @@ torch.compile takes several seconds to compile a program. Because torch.compile 
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
 measures the programs one after another, while the workers do nothing. Inductor, the compiler behind torch.compile, has
 a cache, from which the main process loads the compiled code. In the worker processes, inductor chooses some schedules
-by measuring their times. The main process deletes the chosen schedules from inductor's cache, because the workers
-disturbed each other's measurements. All caches are in a new folder, so the time to minitri's first result is measured
-with empty caches. The time to the first result of torch.compile is measured in a worker process, which shares the
-processor with other workers.
+by measuring their times. The workers disturbed each other's measurements, so the main process removes the workers'
+schedules from inductor's cache. All caches are in a new folder, so the time to minitri's first result is measured with
+empty caches. The time to the first result of torch.compile is measured in a worker process, which shares the processor
+with other workers.
 
 A result counts as right in two cases: its error is small, or its error is at most twice the error of eager torch. If
 the relative error of eager torch is 1 or more, a result may have ten times this error. The relative error of eager
@@ -123,7 +123,8 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
     The loss is the time that minitri needs more than torch. The returned part causes at least half of the loss of the
     whole program.
 
-    `whole`: the measured row of the whole program. It is returned if no slow part causes half of the loss.
+    `whole`: the measured row of the whole program. The function returns `whole` if no slow part causes half of the
+        loss.
     `bound`: a part is slow if torch's time divided by minitri's time is smaller than `bound`.
     """
     for length in range(1, len(program.statements)):

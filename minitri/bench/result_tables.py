@@ -57,7 +57,7 @@ class Row:
     `tuning`: the seconds that were spent on measuring schedules.
     `work`: predicted numbers of bytes and operations, for each stage of the compiler.
     `peers`: the measured implementations, by name. "minitri" is one of them.
-    `beside`: measurements of other programs on the same inputs, by name. These programs compute something else.
+    `beside`: measurements of programs that compute something else from the same inputs, by name.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Row:
         return own.error is not None and own.error <= self.within
 
     def best(self, *names: str) -> float | None:
-        """Returns the shortest time of the given implementations in seconds.
+        """Returns the time of the fastest given implementation, in seconds.
 
         Implementations with a wrong result are left out.
         """

@@ -8,11 +8,11 @@ The file alternating_timer.py describes how calls are timed. Every implementatio
 same random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by
 minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. The column "of copy" is the
 time of a copy of the same number of bytes, divided by minitri's time. For a matrix product, no copy is timed, so the
-column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, the rate of a copy is
-measured together with the implementations. Another rate of a copy is measured once, before all cases, and is printed in
-the head of the table. All cases call torch.compile with dynamic=False. Square matrix products are also measured with
-tuning: torch with max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedule_search.py). With
-`--tune`, all programs are also timed with schedules that were chosen by measuring.
+column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, a memory copy is timed
+in the same measurement as the implementations. Another rate of a copy is measured once, before all cases, and is
+printed in the head of the table. All cases call torch.compile with dynamic=False. Square matrix products are also
+measured with tuning: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
+(runtime/schedule_search.py). With `--tune`, all programs are also timed with schedules that were chosen by measuring.
 
 Without a GPU, only a small table is printed, which shows the errors of results (measure_case.py). Times without a GPU
 come from Triton's interpreter, so they say nothing about the speed on a GPU. The host's time of a call and the time to
@@ -46,8 +46,8 @@ def main(
     """Runs the benchmark, prints its tables and returns the exit status.
 
     `tune`: whether every program also runs with measured schedules.
-    `calls`: whether to measure the host time of a call, and the time to a first result. An empty `names` has the same
-        effect.
+    `calls`: whether to measure the host time of a call, and the time to a first result. Both times are also measured if
+        `names` is empty.
     `ablate`: whether to run only minitri, each time without one optimisation (ablation.py).
     """
     with_gpu = torch.cuda.is_available()

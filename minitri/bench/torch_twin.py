@@ -6,9 +6,9 @@ and each closure calls one function of torch. For example, `sum(x, axis=0)` beco
 torch.sum(scope["x"], dim=0)`.
 
 Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the Python
-function computes the reference, with which all results are compared. With f64 arrays, a conversion to another float
-dtype converts to f64 instead, so that the reference is not rounded. The one idea: most functions of the language have
-the same name in torch. The tables `NAMES` and `FUNCTIONS` list the exceptions.
+function computes the reference, with which all results are compared. For f64 arrays, the Python function replaces every
+conversion to another float dtype by a conversion to f64. The reference is therefore not rounded. The one idea: most
+functions of the language have the same name in torch. The tables `NAMES` and `FUNCTIONS` list the exceptions.
 
 The function `torch_twin` supports all functions that programs of the benchmark use, but not the whole language. It does
 not support calls of other functions of the same module.

@@ -10,7 +10,7 @@ returns one array or number for each parameter of the function, and the sizes of
 `randint:100`: random integers from 0 to 99.
 `randint:-5:5`: random integers from -5 to 4.
 `3.5`: this number. An array parameter gets an array whose elements all are 3.5.
-`random`: `randn` for floats, small random numbers for integers, and random booleans. This is the default.
+`random`: `randn` for floats, small random numbers for integers, and random booleans. `random` is the default.
 
 The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
 `DEFAULT_SIZES`. The default sizes differ from each other, so that two axes in the wrong order cause an error. A later

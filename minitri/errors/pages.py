@@ -45,7 +45,7 @@ class Example(Record):
     `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The example reads the stage
         `stage` of the lowered program.
     `options`: the keyword arguments of the program's `Options`.
-    `limits`: the keyword arguments of `mt.limits`. The program is made within these limits.
+    `limits`: the limits for compiling the program, as keyword arguments of `mt.limits`.
     """
 
     text: str

@@ -26,7 +26,7 @@ MEANINGS: dict[str, str] = {
 
 
 def written(row: Operator) -> str:
-    """Returns how a program writes an operator, such as `x + y`, `-x` or `exp(x)`."""
+    """Returns an example of an operator in a program, such as `x + y`, `-x` or `exp(x)`."""
     if not row.symbol:
         return f"{row.name}({', '.join('xyz'[: row.arity])})"
     return f"{row.symbol}x" if row.arity == 1 else f"x {row.symbol} y"

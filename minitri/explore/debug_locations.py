@@ -314,8 +314,7 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     Instructions that allocate tensor memory define the name `TENSOR`. Instructions that access tensor memory use this
     name.
 
-    An instruction whose source line is `head`, the first line of the kernel, counts as an instruction without a source
-    line.
+    If the source line of an instruction is `head`, the kernel's first line, the source line is ignored.
     """
     lines = text.split("\n")
     users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]

@@ -57,7 +57,7 @@ def document(
 ) -> dict[str, Any]:  # fmt: skip
     """Returns the data of a page about one program, or about two programs that are compared.
 
-    `quick`: whether parts that need Triton's compiler are left out.
+    `quick`: whether to leave out the parts of the page that need Triton's compiler.
     `compare`: changed settings of the second program, by name, such as {"target": "cuda:80"}.
     `measured`: the measured seconds of the first program's kernels, by the name of the kernel.
     `panes`: the names of the panes that are open. If `panes` is empty, the usual panes are open.

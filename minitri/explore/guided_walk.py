@@ -62,8 +62,8 @@ def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: D
 
 
 def followed(trace: Trace, stages: Iterable[str]) -> int | None:
-    """Returns the number of the graph node that the guided walk follows through the given stages, or None if the graph
-    computes nothing.
+    """Returns the number of the graph node that the guided walk follows from stage to stage. If the graph computes
+    nothing, returns None.
     """
     lines = [[nodes for nodes, how in zip(trace[s].lines, trace[s].how) if how == OWN] for s in stages]
 

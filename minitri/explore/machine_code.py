@@ -1,4 +1,5 @@
-"""Makes Triton's stages of a program's kernels: compiles equal kernels once, and several kernels at the same time.
+"""Makes Triton's stages for the kernels of a program. Equal kernels are compiled once, and different kernels are
+compiled in parallel.
 
     k0, k7, k14      three equal layers of a network become three equal kernels
 

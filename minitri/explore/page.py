@@ -3,8 +3,8 @@
 The function `page` takes a document (document.py), and returns the HTML. The HTML file consists of a template, one
 style sheet, one script, and data. The data is JSON, deflated, in base64, so a browser cannot take any part of a program
 for HTML. The script inserts parts of a user's program into the page as text, never as HTML. The content policy of the
-page allows only the script in the HTML file, which the policy identifies by a hash. The content policy of the page
-forbids all other scripts, connections to servers, and the conversion of text to HTML.
+page allows only the script in the HTML file. The policy identifies this script by a hash. The content policy of the
+page forbids all other scripts, connections to servers, and the conversion of text to HTML.
 
 Only a page that `minitri explore --serve` serves has an editor. The editor is the library CodeMirror, and the page uses
 no other library. The file page/codemirror.js is a bundle of CodeMirror's packages with their licences;

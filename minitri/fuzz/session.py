@@ -44,11 +44,11 @@ Answer = dict[str, Any]
 class Session(Record):
     """The settings of a session of random programs.
 
-    `seconds`: the time limit of the session. After this time, no new program starts.
+    `seconds`: the time limit of the session. After the time limit, the session starts no new random program.
     `seed`: the seed of the first random program.
     `jobs`: the number of worker processes.
     `on`: the device that runs the programs: "cpu" or "gpu".
-    `directory`: the folder for files of failures. None writes no files.
+    `directory`: the folder for files of failures, or None to write no files.
     `programs`: the session ends after this number of programs. None sets no limit.
     """
 

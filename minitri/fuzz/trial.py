@@ -122,7 +122,9 @@ class Outcome(Record):
 
 
 def trial(seed: int, on: str = "cpu") -> Outcome:
-    """Checks the random program of a seed, and shrinks the program if it fails."""
+    """Makes a random program from the number `seed`, and checks the program. If the program fails, makes the program
+    smaller.
+    """
     example, numbers = small_random_programs.recorded(seed)
     outcome = examined(Case(example, seed), FIRST[on], on=on)
     if outcome.case is None or outcome.is_lost:

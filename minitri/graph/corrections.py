@@ -80,7 +80,8 @@ def rewritten_part(
     parts: Callable[[Any], Iterable[ast.Node]], kind: str, text: str, replaced: str,
     found: re.Match[str], node: ast.Node, values: Values,
 ) -> Iterator[Edit]:  # fmt: skip
-    """Yields an edit for each part of a syntax node that matches a row of corrections.toml.
+    """Compares the parts of a syntax node with a row of corrections.toml, and yields an edit for each part that matches
+    the row.
 
     Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. The argument `text` is a
     template of the corrected text, such as `astype({part}, i64)`. In `text`, `{first}` stands for the first child of

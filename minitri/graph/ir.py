@@ -210,7 +210,7 @@ class Condition(Record):
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition with the known sizes of `env` in place of their symbols.
+        """Replaces each symbol in `env` by its known size, and returns the new condition.
 
         The message and the label of the returned condition show the known sizes: `K` becomes `K = 512`.
         """

@@ -299,8 +299,8 @@ class _Builder(Interpreter):
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
-        An error inside a library function is raised again with the span of the user's call. At the user's call, the
-        builder catches and stores the error of the library function.
+        An error inside a library function is raised again with the span of the user's call. Outside of the library
+        function, the builder catches and stores the raised error.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)

@@ -40,7 +40,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 class Instance(Record):
     """Facts about the parameters of the entry function. They come from the arguments of a call, not from annotations.
 
-    `packs`: the number of axes of each pack, by the pack's name. A pack such as `*B` stands for any number of axes.
+    `packs`: how many axes each name such as `*B` (a pack) stands for.
     `types`: the types of the parameters without annotation, by name.
     `statics`: the values of parameters that must be known at compile time, such as an int or a bool.
     """

@@ -3,10 +3,10 @@
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
 
-Functions such as `binary` and `subscript` take the values of the operands, and a `Typer` that makes graph nodes. They
-return the value of the expression. The one idea: an expression of numbers and dimensions is computed at compile time.
-An expression that cannot be computed at compile time becomes a graph node. The CompileErrors of this file have no
-source span, so minitri/graph/lower_ast.py adds a span to each error.
+Functions such as `binary` and `subscript` take the values of the operands, and a `Typer` that makes graph nodes. Each
+function returns the value of the expression. The one idea: an expression of numbers and dimensions is computed at
+compile time. An expression that cannot be computed at compile time becomes a graph node. The CompileErrors of this file
+have no source span, so minitri/graph/lower_ast.py adds a span to each error.
 """
 
 import math

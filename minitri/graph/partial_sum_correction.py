@@ -5,11 +5,11 @@
 
 The function `transport` takes an expression F that is summed, and the reductions that F uses, such as the maximum m.
 The sum s and the reduction m run over the same elements. The function `transport` returns T(F), a formula that corrects
-(transports) partial sums of F. After m has changed, T(F) turns the partial sum for the old m into the partial sum for
-the new m. If no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over
-blocks of elements computes the sum s and the reduction m together. After each block of elements, the loop corrects the
-partial sum s, because the maximum or mean m has changed. Then the loop adds the sum over the block to s. Two partial
-sums over different elements can be added after both are corrected for the same value of m.
+(transports) partial sums of F. T(F) turns the partial sum for the old value of m into the partial sum for the new value
+of m. If no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks
+of elements computes the sum s and the reduction m together. After each block of elements, the loop corrects the partial
+sum s, because the maximum or mean m has changed. Then the loop adds the sum over the block to s. Two partial sums over
+different elements can be added after both are corrected for the same value of m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -47,7 +47,7 @@ E = TypeVar("E")
 
 
 class Refused(Exception):
-    """Raised if minitri knows no correction for a partial sum. The message of the exception names the reason."""
+    """The exception for a partial sum that minitri cannot correct. The message of the exception names the reason."""
 
 
 class Terms(Generic[E]):
@@ -118,7 +118,7 @@ class Mean(NamedTuple, Generic[E]):
 
 class Shift(NamedTuple, Generic[E]):
     """Corrects a partial sum of (x - mean(x)) * (y - mean(y)) when the two means change. The correction adds n * (old
-    mean(x) - new mean(x)) * (old mean(y) - new mean(y)), where n is the number of elements in the partial sum.
+    mean(x) - new mean(x)) * (old mean(y) - new mean(y)) to a partial sum of n elements.
     """
 
     means: tuple[Mean[E], Mean[E]]

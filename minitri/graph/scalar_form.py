@@ -60,7 +60,7 @@ class GraphTerms(Terms[Element]):
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        A reduction that loops over the same indices as the reduction of `x` has the name "" and no operands.
+        For a reduction that loops over the same indices as the reduction of `x`, returns "" and an empty tuple.
         """
         node = e.node
         match node:

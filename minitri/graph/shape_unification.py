@@ -79,7 +79,7 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
     """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
     7, then H is 2.
 
-    Returns conditions that make the found sizes valid: each pair (d, n) stands for the condition d >= n.
+    Returns conditions that the sizes must satisfy. Each pair (d, n) stands for the condition d >= n.
     """
     solved: list[tuple[dims.Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):

@@ -113,8 +113,8 @@ class Writer:
         return self.names[value]
 
     def named(self, d: Dim) -> Dim:
-        """Returns the index expression `d` with the names that the printed graph uses. Example: a size named d0 becomes
-        `$d0`, because d0 is also the name of an axis.
+        """Replaces names in the index expression `d` by names of the printed graph, and returns the expression.
+        Example: a size named d0 becomes `$d0`, because d0 is also the name of an axis.
         """
         ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
         return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})

@@ -5,10 +5,10 @@
     multiply (contract x, cast (multiply w, inside)), outside
 
 The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
-`inside`, and the sums of the matrix product are multiplied by `outside`. Usually `inside` is 1 and `outside` is s, so
-only the sums are scaled. If s is inf or nan, or if a weight times s could overflow f16, `outside` is 1 and `inside` is
-s. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical
-power for small whole numbers, so a chip that runs at its power limit computes faster.
+`inside`, and the sums of the matrix product are multiplied by `outside`. Usually only the sums are scaled: `inside` is
+1, and `outside` is the scale s. If s is inf or nan, or if a weight times s could overflow f16, `outside` is 1 and
+`inside` is s. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less
+electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
 
 The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor, and the scale by
 which the result of the product is multiplied. It changes only products of f16 arrays. Elements of bf16 arrays can be so

@@ -6,10 +6,11 @@
         {"registers": 1, "warps": 8, "blocks": 32, "shared memory": 228}        so one block
 
 The function `chip_of` takes a target. It returns a `Chip`, which has the figures that cost models assume. The function
-`peak` takes a target. It returns the peak rates for a roofline. All cost models take their figures from this module. A
-target that names a GPU gets the figures of that GPU. A target that names an architecture, such as `cuda:80`, stands for
-many GPUs, so it gets the generic figures of the vendor. The target `cuda:90` names an architecture too, but gets the
-figures of the H200, because the schedules for `cuda:90` were measured on an H200.
+`peak` takes a target. It returns the peak rates for a roofline. All cost models take their figures from this module.
+For a target that names one GPU, such as `a100`, the module gives the figures of this GPU. A target that names an
+architecture, such as `cuda:80`, stands for many GPUs, so it gets the generic figures of the vendor. The target
+`cuda:90` names an architecture too, but gets the figures of the H200, because the schedules for `cuda:90` were measured
+on an H200.
 
 The file chips.toml gives the source of each figure. If no source for a figure is known, the figure is None, and
 chips.toml says why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program
@@ -107,8 +108,8 @@ class Peak(NamedTuple):
 
     `bandwidth`: the bytes per second that can be moved between the chip and its memory.
     `rates`: the operations per second of each unit. The units "f16" and "tf32" multiply matrices. One multiplication
-        and one addition count as two operations. The units "f32" and "f64" compute arithmetic. The unit "special"
-        computes functions such as exp.
+        and one addition count as two operations. The units "f32" and "f64" compute elementwise arithmetic, such as
+        additions. The unit "special" computes functions such as exp.
     """
 
     name: str

@@ -16,7 +16,7 @@ For each operation that computes an offset, Triton determines three powers of tw
 Like Triton, this module determines three powers of two from the expression (`Dim`) of an offset:
 
 `contiguity`: the number of neighbouring values that increase by one from each value to the next.
-`divisibility`: a power of two that divides the first of these values.
+`divisibility`: a power of two that divides the first value of each group of contiguous values.
 `constancy`: the length of each run of equal neighbouring values.
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of

@@ -19,8 +19,9 @@ notation on named axes.
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. The index of a load expresses broadcasting by a missing axis, a transpose by permuted
 axes, and a slice by an added offset. A reshape is written as a quotient and a remainder in the index. A gather is
-written as an index that contains a symbol for a computed value. The field `picks` pairs each symbol with the op that
-computes its value. A kernel does not say in which order it computes the elements along its axes.
+written as an index that contains a symbol for a computed value. In a gather, the field `picks` pairs each symbol in the
+index with the op that computes the symbol's value. A kernel does not say in which order it computes the elements along
+its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -177,7 +178,7 @@ class Count(_Op):
     """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, a `Count`
     is the number of elements in all blocks up to and including the current block.
 
-    Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
+    Tile programs contain no `Count`: lowering replaces each `Count` by a number.
     """
 
     over: tuple[str, ...]
@@ -380,8 +381,8 @@ def reduced_by(op: Op) -> tuple[str, ...]:
 
 
 def reads_bytes(dot: Dot) -> bool:
-    """Checks whether the second factor of a matrix product is computed from a loaded 8-bit array. The index of the load
-    must contain the column axis and the summed axis of the factor.
+    """Checks whether the second factor of a matrix product is computed from a loaded 8-bit array. The 8-bit array must
+    be loaded at an index that contains both axes of the factor: the column axis and the summed axis.
     """
     loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
     return any(op.dtype.bits == 8 for op in loads)

@@ -353,8 +353,8 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
     """Builds the kernel that computes the nodes of `part` and stores the roots (the results) of `part` in memory.
 
     `name`: the name of the kernel, such as "k0".
-    `buffers`: a function that returns the buffers with the value of a node. A node has several buffers if it is the
-        value of several outputs.
+    `buffers`: a function that takes a node, and returns the buffers that store its value. A node has several buffers if
+        it is the value of several outputs.
     `spans`: the places of each node in the source text.
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}

@@ -178,7 +178,7 @@ class Module(Node):
 
 
 def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr | Pack, tuple[T, ...]]]:
-    """Pairs each dimension of a type with its sizes in `shape`.
+    """Yields each dimension of an array type, together with its sizes in `shape`.
 
     A pack such as `*B` stands for any number of axes, so it has any number of sizes. A dimension without a star has one
     size.

@@ -3,9 +3,9 @@
 The results of this evaluator define what a program of the language means.
 
 The function `evaluate` takes a module, the name of its entry function, the arguments, and the size of each dimension.
-It returns one numpy array for each output. The one idea: values are numpy arrays and plain numbers. The evaluator has
-no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler. A mistake in the compiler
-therefore shows as a difference from the results of this evaluator.
+It returns one numpy array for each output. The one idea: the evaluator stores every value as a numpy array or a plain
+number. The evaluator has no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler.
+A mistake in the compiler therefore shows as a difference from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 
@@ -63,8 +63,8 @@ class Reference(Interpreter):
     """The interpreter whose arrays are numpy arrays.
 
     If a function is called several times with equal arguments, the call is evaluated only once. Two arrays count as
-    equal if digests (hashes) of their contents are equal. For a function that calls no other function, the results are
-    not stored, because storing them would only take memory.
+    equal if digests (hashes) of their contents are equal. The results of a function that calls no other function are
+    not stored, because they would only take memory.
     """
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:

@@ -225,8 +225,8 @@ def _triangle(function: Any, x: Value, k: int) -> Array:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. If the new shape contains a 0, the
-    function replaces -1 by the product of the old sizes that do not occur in the new shape.
+    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. For such a shape, this function
+    computes the size itself: it multiplies the old sizes that the new shape lacks.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:

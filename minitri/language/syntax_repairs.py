@@ -7,10 +7,10 @@
 The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. It returns the
 given ParseError with a correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml
 define errors that describe a common mistake more exactly than the parser's error. The one idea: the parser itself
-decides whether an edit is a correction, so the edits to try can be mere guesses. The corrections of syntax_repairs.toml
-for the line of the error are tried first. The correction in the given ParseError comes next, and the edits of the
-function `_general` come last. This module does not repair mistakes that extend over several lines, nor texts of more
-than `LONGEST` characters.
+decides whether an edit is a correction, so the edits to try can be mere guesses. The function first tries the
+corrections of syntax_repairs.toml, at the line of the error. The correction in the given ParseError comes next, and the
+edits of the function `_general` come last. This module does not repair mistakes that extend over several lines, nor
+texts of more than `LONGEST` characters.
 """
 
 import keyword

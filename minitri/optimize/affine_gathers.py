@@ -91,7 +91,7 @@ def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
 
 def position(node: Node, depth: int = MAX_DEPTH) -> Dim | None:
     """Returns the value of an i64 node, modulo 2**64, as an expression of the indices along its axes. Returns None if
-    the value of the node depends on anything except the axes.
+    the node's value depends on more than the axes.
     """
     if node.dtype != i64 or not depth:
         return None

@@ -13,8 +13,9 @@ axis) and choose tiles for one product with the rows of the whole batch. Without
 with the row axis if the product's result is stored transposed.
 
 The pass `batch-into-rows` changes only matrix products whose sizes are known. Products of 8-bit weights stay unchanged,
-because they have special tiles with few rows. A batch of products stays a batch if the second factor varies along the
-last batch axis. Products that could share a loop with other reductions, as in attention, keep their batch axes.
+because they have special tiles with few rows. A batch stays unchanged if its products have different second factors
+along the last batch axis. Products that could share a loop with other reductions, as in attention, keep their batch
+axes.
 """
 
 import math

@@ -3,17 +3,17 @@
     grid i: 134217426 by 2048                i_tile < 65535: without tests
     store out[i] …               becomes     else: with i < 134217426          warps 4 peeled
 
-The pass `boundary-peeling` marks a tile program `peeled` if peeling makes the program faster. A thread loads up to 16
-bytes at once, but only if all elements in these bytes have the same mask value. Without peeling, a thread loads only 4
-bytes of bf16[134217426] at once, because 2 divides 134217426 but 4 does not. Only the last 1746 of the 134217426
-elements need a mask, because they do not fill a tile of 2048 elements. For a program marked `peeled`, triton/emit.py
-prints the statements twice: once with the bounds checks of the last grid axis, and once without these checks. With
-peeling, the sum of two bf16 arrays of 134217426 elements is as fast as a copy on an H200 (`python tests/sweep_rows.py
-add`). Compilers for CPUs also peel loops: they move the last iterations out of a loop.
+The pass `boundary-peeling` marks a tile program `peeled` if separate code for complete tiles makes the program faster.
+A thread loads up to 16 bytes at once, but only if all elements in these bytes have the same mask value. Without
+peeling, a thread loads only 4 bytes of bf16[134217426] at once, because 2 divides 134217426 but 4 does not. Only the
+last 1746 of the 134217426 elements need a mask, because they do not fill a tile of 2048 elements. For a program marked
+`peeled`, triton/emit.py prints the statements twice: once with the bounds checks of the last grid axis, and once
+without these checks. With peeling, the sum of two bf16 arrays of 134217426 elements is as fast as a copy on an H200
+(`python tests/sweep_rows.py add`). Compilers for CPUs also peel loops: they move the last iterations out of a loop.
 
-Programs with loops are not peeled, because peeling does not remove the masks inside a loop. Programs for arrays of
-unknown size are not peeled. A program of few tiles is not peeled, because the launch of its kernel takes most of its
-time.
+The pass leaves programs with loops unchanged, because peeling does not remove the masks inside a loop. Programs for
+arrays of unknown size are not peeled. A program of few tiles is not peeled, because the launch of its kernel takes most
+of its time.
 """
 
 from dataclasses import replace

@@ -20,7 +20,7 @@ from minitri.tiles.ir import Loop, Program
 
 
 def mark(program: Program) -> Program:
-    """Returns the program in which loads have the hint `evict_first` if their loop sums along columns."""
+    """Adds the hint `evict_first` to the loads in loops that sum along columns, and returns the new program."""
     ops = list(program.ops())
     inside = {a.name for a in program.axes if a.role != "grid"}
     writes_much = any(inside & op.indexed_by for op in ops if isinstance(op, Store))

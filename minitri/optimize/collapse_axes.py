@@ -14,7 +14,7 @@ j stay separate if a load or store would have to divide the index of the merged 
 N. If i and j became one axis k, the load `b[j]` would need the index `k % N`.
 
 As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
-remainder. The last two axes stay separate if a merged axis costs more instructions for each element. The number of
+remainder. The last two axes stay separate if merging them would add instructions for each element. The number of
 instructions for each element includes the instructions for quotients and remainders. The function `_cost` estimates how
 many instructions each element needs. In two example programs, one merged axis saves instructions:
 

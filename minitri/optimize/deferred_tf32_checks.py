@@ -15,16 +15,16 @@
                                                               }
 
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
-split into TF32 parts, the parts are NaN. Once a TF32 part is NaN, the partial sum is never finite again. A check that
-the final sum is finite finds every factor that cannot be split into TF32 parts. If the final sum is not finite, a
+split into TF32 parts, the parts are NaN. Once a TF32 part is NaN, the partial sum is never finite again. One check of
+the final sum is enough: it finds all factors that cannot be split into TF32 parts. If the final sum is not finite, a
 second loop computes the sum again from the f32 factors in IEEE arithmetic. To need little code and few registers, the
 loop that computes the sum again handles one index of the summed axis per iteration.
 
 The pass `deferred-tf32-checks` changes loops that add a product of TF32 parts to a carried value. After each changed
-loop, the pass inserts a second loop, which computes the sum again if the check fails. The field `redo` marks the second
-loop. If several loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after
-all loops that add products. A loop that carries several values to its next iteration is not changed. A loop is changed
-only if all its ops, except the product, are loads, conditions of indices or elementwise operators.
+loop, the pass inserts a second loop, which computes the sum again if the check fails. The inserted loop has the
+attribute `redo`. If several loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again
+come after all loops that add products. A loop that carries several values to its next iteration is not changed. A loop
+is changed only if all its ops, except the product, are loads, conditions of indices or elementwise operators.
 """
 
 from dataclasses import replace

@@ -17,9 +17,9 @@ The function `choose` takes a chip and the sizes of a product. It returns the nu
 estimated time is least. The file split_k.py divides the depth into the returned number of parts. The file
 schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time that a
 block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
-and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
-were measured. For second factors that are computed from wider elements than 8 bits, such as f16, the cost model assumes
-the same times. The cost model is not used for products with many rows. Such products read a second factor that was
+and compares them with the choice of the cost model. All measured products compute their second factor from 8-bit
+elements. For second factors that are computed from wider elements than 8 bits, such as f16, the cost model assumes the
+same times. The cost model is not used for products with many rows. Such products read a second factor that was
 converted and stored beforehand (pack_operands.py).
 """
 
@@ -34,8 +34,8 @@ MOST = 16  # the largest number of parts; each part's sums are written and read 
 
 
 def is_converted(node: Contract) -> bool:
-    """Checks whether the second factor of a product is cheap to compute from 8-bit elements, while the first factor is
-    read from memory.
+    """Checks two properties of a product: its first factor is read from memory, and its second factor is cheap to
+    compute from 8-bit elements.
     """
     made = postorder([node.b], children)
     simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)

@@ -5,8 +5,8 @@
 The launch of a kernel takes microseconds. If a kernel starts early, its launch overlaps with the end of the previous
 kernel. A kernel that starts early waits for the results of the previous kernel before it loads anything.
 
-The pass `early-start` takes the tile programs that a call launches, in launch order. If the GPU supports PDL, the pass
-`early-start` marks all programs except the first as `early_start`.
+The pass `early-start` takes the tile programs that a call launches, in launch order. If the GPU supports programmatic
+dependent launch, the pass marks all tile programs except the first as `early_start`.
 """
 
 from dataclasses import replace

@@ -21,9 +21,9 @@ deferred_tf32_checks.py adds needs no bounds test. Each iteration of the added l
 always inside the axis.
 
 The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). For an index that is not a
-polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py). A test stays if its proof would need
-relations between several axes. Gupta describes how a compiler omits bounds tests ("Optimizing array bound checks using
-flow analysis", 1993).
+polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py). If a proof would need relations between
+several axes, the test is not omitted. Gupta describes how a compiler omits bounds tests ("Optimizing array bound checks
+using flow analysis", 1993).
 """
 
 from collections.abc import Collection, Mapping, Sequence

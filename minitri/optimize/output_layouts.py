@@ -14,16 +14,16 @@ the kernel that stores it.
 
 The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
 begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and
-wide asynchronous copies can load rows that begin at multiples of 16 bytes:
+wide asynchronous copies need rows that begin at multiples of 16 bytes:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 
 Arrays that a product loads keep the order of their axes, because pack_operands.py expects row-major factors. Kernels
 that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of the
 elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in either
-order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the kernels
-that load the temporary. For example, the partial results of a matrix product (split_k.py) are stored transposed if the
-kernel that adds them reads the transpose:
+order of the axes. A kernel with matrix products may store a temporary with its last two axes swapped. The axes are
+swapped if later kernels load the temporary in this order. For example, the partial results of a matrix product
+(split_k.py) are stored transposed if the kernel that adds them reads the transpose:
 
     temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """
@@ -44,9 +44,9 @@ Order = tuple[int, ...]  # the axes of an array, the axis with the largest strid
 
 
 def lay_out(plan: Plan) -> Plan:
-    """Returns the plan with each result and temporary stored in the axis order of its operands. An array that a kernel
-    with matrix products loads keeps the order of its axes. Temporaries that a product loads get rows that begin at
-    multiples of 16 bytes.
+    """Returns the plan with each result and temporary stored in the axis order of its operands. If a kernel with matrix
+    products loads an array, the array keeps the order of its axes. If a product loads a temporary, each row of the
+    temporary begins at a multiple of 16 bytes.
     """
     fixed = {op.buffer for k in plan.kernels if k.dots for op in k.body if isinstance(op, Load)}
     free = {b for b in (*plan.outputs, *plan.temporaries) if b not in fixed and 0 not in b.shape}

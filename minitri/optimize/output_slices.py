@@ -7,10 +7,10 @@
 
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
 selects one of them. A loop over a row of the concatenation cannot compute the softmax of one operand, because the
-operand has shorter rows. With this optimisation, the kernel loops over rows of the operands instead of rows of the
-result. Each operand is computed once, and is stored into its own slice of the result. So the operands of the
-concatenation must have equal extents. While fusion decides which nodes share a kernel, the slices count as separate
-results of the program. After fusion, all slices of a result lie in one array again.
+operand has shorter rows. With the pass `output-slices`, the kernel loops over the shorter rows of the operands, not
+over the rows of the concatenation. Each operand is computed once, and is stored into its own slice of the result. So
+the operands of the concatenation must have equal extents. Fusion treats the slices as separate results of the program.
+After fusion, one array contains all slices of a result.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
@@ -19,8 +19,8 @@ The function `with_slices` takes a graph and its plan (list of kernels) without 
 that store slices of results. If slices would increase a cost, such as the memory traffic, the function `with_slices`
 returns the given plan. A result is divided into slices only if a single kernel stores all of the slices.
 
-A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
-registers. A result is not divided if it is not row-major in memory. Narrow slices, of fewer than `SECTOR` contiguous
+A result with more than `MOST` slices is not divided. One grid program would have to keep the values of all its slices
+in registers. A result is not divided if it is not row-major in memory. Narrow slices, of fewer than `SECTOR` contiguous
 bytes, must reduce the memory traffic.
 """
 

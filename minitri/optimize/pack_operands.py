@@ -7,8 +7,8 @@
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
-The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
-begin at multiples of 16 bytes, and nothing may be computed during the copy. TF32 products also need factors that are
+The hardware can copy a block of a matrix directly to shared memory if two conditions hold. The rows of the matrix must
+begin at multiples of 16 bytes, and the copy must leave each element unchanged. TF32 products also need factors that are
 contiguous along the depth, the summed axis ("K-major"). For f32 factors on tensor cores (f32_products.py), the first
 factor need not be contiguous along the depth. If the second factor has another layout, there are three choices: copying
 the second factor, swapping the factors, or using f32 units. The factors of a product can be swapped because `x @ w`
@@ -35,9 +35,9 @@ Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "An
 Multiplication", 2008).
 
 The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. The pass does not change
-integer products, or products whose sizes are unknown. It does not change products of 16-bit factors with a small depth.
-In attention, for example, the summed axis of a product is short, and one program reads the whole axis. A product can
-also share a loop with other reductions. Such a product is not changed if its first factor has dtype f32 or is not
+integer products, or products whose sizes are unknown. Products of 16-bit factors stay unchanged if the summed axis is
+short. In attention, for example, the summed axis of a product is short, and one program reads the whole axis. A product
+can also share a loop with other reductions. Such a product is not changed if its first factor has dtype f32 or is not
 loaded from memory.
 """
 
@@ -209,7 +209,8 @@ def suits_parts(node: Contract) -> bool:
 
 
 def in_loops(graph: Graph, parts: bool) -> set[Node]:
-    """Returns the products that stay in a loop with other reductions, as in attention.
+    """Returns the matrix products that share a loop with another reduction. In attention, for example, a maximum shares
+    the loop of two products.
 
     A loop of products of f32 arrays is divided into one kernel for each product if the products can be computed from
     TF32 parts. A loop of products is not divided into several kernels if its scores (the results of the first product)

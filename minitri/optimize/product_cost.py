@@ -44,7 +44,7 @@ class Pace(NamedTuple):
     and `columns` columns.
 
     `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
-    `beside`: the time for STEP (128) indices of the summed axis, if two programs share a multiprocessor.
+    `beside`: the time that each of two programs on one multiprocessor takes for STEP (128) indices of the summed axis.
     `most`: the largest number of programs that run on a multiprocessor at once.
     `start`: the time until the first block is loaded, plus the time after the last block.
     """

@@ -5,10 +5,10 @@
                                                    %2: f32[M, N] = cast %1
                                                    %3: f32[M] = reduce.sum %2
 
-The sum over a row of a product needs several tiles of the product. One kernel stores the product, and another kernel
-computes the sum. If a product is padded or stacked, as in `pad(x @ w, …)`, a second kernel reads its elements at
-shifted indices. For bf16 factors, the result `x @ w` has the dtype bf16: numpy and torch round each element to bf16. A
-rounded product in memory has 2 bytes for each element instead of 4.
+A row of a matrix product extends over several tiles, so the sum of a row needs all these tiles. One kernel stores the
+product, and another kernel computes the sum. If a product is padded or stacked, as in `pad(x @ w, …)`, a second kernel
+reads the product at shifted indices. For bf16 factors, the result `x @ w` has the dtype bf16: numpy and torch round
+each element to bf16. A rounded product in memory has 2 bytes for each element instead of 4.
 
 A product is rounded to bf16 only if its factors are bf16, and all results of the graph are bf16. A product is rounded
 to bf16 only if a reduction, a scan or a concat uses its result. A product is not rounded if a further product, or a

@@ -6,7 +6,7 @@ After a matrix product, each thread of a warp holds many elements from a row of 
 of a thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts,
 several independent chains of comparisons run at the same time.
 
-The maximum of each row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. A
+If a matrix product has at least COLUMNS (128) columns, the maximum of each row is computed with the hint `in_parts`. A
 maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product to its next
 iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. A loop that carries a product should not
 compare the elements of a row one after another. For such a loop, NVIDIA's assembler makes the tensor cores wait for

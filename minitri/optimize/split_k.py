@@ -10,8 +10,8 @@
 The depth of a product is the length of its summed axis. The order in which partial sums are added depends on the sizes
 alone. The last part is padded with zeros. A product and a reduction could share a loop if a factor of the product is
 computed from the reduction (minitri/optimize/online_reductions/merge_loops.py). Two products could share a loop if a
-factor of the second product is computed from the first product. A product that could share a loop with other reductions
-is split only if most of the GPU would be idle without the split. Loops of attention are split by split_kv.py.
+factor of the second product is computed from the first product. Products that could share a loop with reductions are
+split only if most of the GPU would otherwise be idle. Loops of attention are split by split_kv.py.
 
 A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). For a
 product that could share a loop with other reductions or products, a rule of thumb chooses the number of parts. A rule

@@ -1,4 +1,4 @@
-"""graph → graph: splits the loop of attention over keys into parts that run in parallel ("split-KV", flash-decoding).
+"""graph → graph: splits the loop over keys in attention into parts that run in parallel ("split-KV", flash-decoding).
 
     softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: only 8 programs
       becomes, for each of 32 parts of 1024 keys, in one kernel
@@ -12,12 +12,12 @@ for attention. When the maximum grows, a partial product must be corrected. The 
 minitri/graph/partial_sum_correction.py decides whether the correction is possible.
 
 All products in a loop are split into the same number of parts. In attention, the maximum, the sum of the exponentials,
-and the product with v are all split into the same parts. If the first factor of a product is divided by a sum, as in a
-softmax, the pass divides the product by this sum instead.
+and the product with v are all split into the same parts. The first factor of a product can be a quotient whose divisor
+is a sum, as in a softmax. The pass then divides the product by the sum instead.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if a size
 other than its length is unknown. A loop is also not split if its products have too many columns for one grid program.
-If a loop cannot be split into equal parts, its last part is padded with elements that add 0 to the product. The loop
+If equal parts are impossible, the pass pads the last part of the loop with elements that add 0 to the product. The loop
 can be padded only if a single array varies in the numerator of the first factor: the operand of the maximum. For
 example, exp(s - max s) @ v can be padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s -
 max s)) @ v cannot be padded. If a loop would need padding to be split, but cannot be padded, the loop is not split.
@@ -67,8 +67,8 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
-    """Returns the maxima and sums that share a loop with products. In the returned dict, a key is a maximum or a sum,
-    and its value lists the products that share its loop.
+    """Returns the maxima and sums that share a loop with products. In the returned dict, each maximum or sum is a key.
+    The value of a key lists the products in the same loop.
     """
     nodes = graph.nodes()
     found: dict[Node, list[_Group]] = {}  # by the maxima

@@ -1,4 +1,4 @@
-"""graph → graph: splits a long reduction with few results into two steps, so that it fills the GPU ("split reduction").
+"""graph → graph: fills the GPU by splitting long reductions with few results into two steps ("split reduction").
 
     %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
       becomes
@@ -9,13 +9,14 @@
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. For example, if a mean and a variance reduce the same
 columns, each part is read once and stays in registers. A sum of all elements of a matrix can depend on reductions of
-its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel computes the mean
-and the sum of a row. The file minitri/optimize/two_step_reductions.py describes how parts are computed and combined.
-This pass does not split a reduction in a loop with a product. Only minitri/optimize/split_kv.py can split such a loop.
+its single rows. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One kernel then
+computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes how parts are
+computed and combined. This pass does not split a reduction in a loop with a product. Only minitri/optimize/split_kv.py
+can split such a loop.
 
-A kernel that computes partial results can store further results of the same elements, so that it reads each element
-once (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for example, one kernel computes partial
-sums of x and stores `2 * x`.
+The kernel that computes partial results can also store other results that need the same elements. Each element is then
+read only once (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for example, one kernel
+computes partial sums of x and stores `2 * x`.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
 last part is shorter than the other parts, the last part is padded. A reduction is split only if its sizes are known.
@@ -70,8 +71,8 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     and so on, up to the last axis.
 
     A reduction is computed row by row if one kernel can then also compute another reduction or scan of the same rows.
-    For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left out: reductions
-    that depend on a reduction of the same elements.
+    For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. The dict contains no
+    reduction that depends on another reduction of the same elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():

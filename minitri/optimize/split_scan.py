@@ -11,11 +11,11 @@
 
 If a scan is computed in parts, every element is read and written twice instead of once. A scan is split into parts only
 if most of the GPU would be idle without the split. One program scans many neighbouring columns, because neighbouring
-columns share memory sectors. Therefore a scan of columns has fewer programs than a scan of as many rows. The
-scan-then-propagate method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
-(NVIDIA 2016), section 2. The single-pass method of Merrill and Garland is not used, because it needs programs that wait
-for each other. Triton does not guarantee that all programs of a grid run at the same time, so programs that wait for
-each other could wait forever.
+columns share memory sectors. So 1000 columns are scanned by fewer programs than 1000 rows. The scan-then-propagate
+method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section
+2. The single-pass method of Merrill and Garland is not used, because it needs programs that wait for each other. Triton
+does not guarantee that all programs of a grid run at the same time, so programs that wait for each other could wait
+forever.
 
 The order of additions depends on the sizes alone, so each run gives the same result. Scans of unknown sizes are not
 split.

@@ -16,14 +16,14 @@ A power is replaced if its exponent is an integer from -7 to 8, or a multiple of
     x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
-Each multiplication in a replaced power rounds once. The exponents of replaced powers lie between -7 and 8, so at most
-eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The error of the math
-library's power function is also at most 4 units in the last place (`ulp` in minitri/base/operators.toml). Integer
-products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power of two
-gives the same bits, because both operations round the same number once. In `tanh(softplus(x))`, a part of the
+Each multiplication in the new expression for a power rounds once. The exponents of replaced powers lie between -7 and
+8, so at most eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The error
+of the math library's power function is also at most 4 units in the last place (`ulp` in minitri/base/operators.toml).
+Integer products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power
+of two gives the same bits, because both operations round the same number once. In `tanh(softplus(x))`, a part of the
 activation function mish, tanh is written as a quotient: `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. To avoid overflow,
-the numerator and the denominator of the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)). All terms
-of the quotient for `tanh(softplus(x))` are positive, so no digits cancel.
+the numerator and the denominator of the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)). The
+quotient for `tanh(softplus(x))` adds only positive terms, so no digits cancel.
 """
 
 import math
@@ -117,8 +117,8 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
-    """Replaces `x / 2**k` by `x * 2**-k`, which has the same bits. If x is the result of a reduction, such as a sum,
-    the division is not replaced, because online reductions recognise a mean by its division.
+    """Replaces `x / 2**k` by `x * 2**-k`. Both expressions give the same bits. If x is the result of a reduction, such
+    as a sum, the division is not replaced, because online reductions recognise a mean by its division.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):

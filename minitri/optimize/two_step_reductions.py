@@ -107,7 +107,7 @@ class Cut:
 
     def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
         """Broadcasts `of_parts`, an array with one value for each part of the split axis, to the shape of the operand.
-        If the argument `whole` is false, axis k of the result is already split into two axes.
+        If `whole` is False, the result has the shape in which axis k is split into two axes.
         """
         x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
         kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]
@@ -228,9 +228,10 @@ class Following(Record):
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns the sum, divided into the parts that `cut` describes. The summed expression can use other reductions,
-        such as a maximum. The argument `needs` lists these reductions, which are split too. Returns None if the partial
-        sums cannot be corrected. Returns None if a reduction in `needs` is divided into other parts than the sum.
+        """Returns the sum, computed from the sums of the parts that `cut` describes. The summed expression can use
+        other reductions, such as a maximum. The argument `needs` lists these reductions, which are split too. Returns
+        None if the partial sums cannot be corrected. Returns None if the parts of a reduction in `needs` differ from
+        the parts of the sum.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
@@ -264,8 +265,8 @@ class Following(Record):
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
-        """Returns the sum of the partial sums. Each partial sum was computed with the maximum of its part, so it is
-        first corrected for the maximum of all parts.
+        """Returns the sum of the partial sums. A partial sum uses the maximum of its own part, so it is first
+        multiplied by a correction for the maximum of all parts.
 
         The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
         arrays `parts` and `partial` have an axis with one index for each part; the argument `place` is the number of

@@ -155,7 +155,7 @@ def takes_float(param: ast.Param) -> bool:
 
 @lru_cache(maxsize=256)
 def float_default(function: ast.Function, param: ast.Param) -> float:
-    """Returns the value of a float parameter's default, which is a number or an arithmetic expression of numbers."""
+    """Returns a float parameter's default as a number. The default can be an arithmetic expression of numbers."""
     return scalar(param, default(function, param))
 
 

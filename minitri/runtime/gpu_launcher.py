@@ -279,7 +279,8 @@ def current_device() -> Callable[[], int]:
 def current_stream() -> Callable[[int], int]:
     """Returns a function that takes the number of a GPU, and returns the address of the GPU's current stream.
 
-    The result is torch's C function `_cuda_getCurrentRawStream`, or a slower Python function if torch does not have it.
+    If torch has the C function `_cuda_getCurrentRawStream`, returns this function. Otherwise, returns a Python
+    function, which is slower.
     """
     torch = sys.modules["torch"]
     return getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream)

@@ -3,8 +3,8 @@
 The function `interpreted` takes the source text of the triton stage. It returns an `InterpretedKernel` for each kernel.
 The method `InterpretedKernel.run` runs the kernel. Arrays are not copied: the interpreter gets the addresses of the
 arrays (`HostPointer`). The interpreter does not check accesses, so a wrong store could overwrite the interpreter's own
-memory. During `check`, each array lies between two guard bands (`Guarded`). No kernel may write the bytes of a guard
-band. If the bytes of a guard band have changed, a kernel wrote outside of an array.
+memory. During `check`, each array lies between two guard bands (`Guarded`). If the bytes of a guard band have changed,
+a kernel wrote outside of an array.
 
 The guard bands do not find a wrong store that is further away from the array than the width of a guard band.
 """

@@ -1,9 +1,10 @@
 """Makes repeated calls on a GPU fast: a repeated call skips the checks of the first call, and launches the same
 compiled kernels.
 
-A `Replay` is a call with new tensors. Their dtypes, shapes, strides, alignment and device are those of an earlier call.
-    The `Replay` allocates arrays and launches the kernels.
-A `Captured` is a call with the same arrays and the same outputs (`Bound`), as one CUDA graph.
+A `Replay` is a call with new tensors. The new tensors have the dtypes, shapes, strides, alignment and device of an
+    earlier call's tensors. The `Replay` allocates arrays and launches the kernels.
+A `Captured` is a call that is stored as one CUDA graph. It reads the same arrays and writes the same outputs (`Bound`)
+    as an earlier call.
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
 `again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check
@@ -32,8 +33,8 @@ Again = Callable[[Sequence[Any]], Any]
 
 
 def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, list[int]] | None:
-    """Returns a key of a call, and the addresses of its tensors. Two calls have equal keys only if they launch the same
-    kernels in the same way.
+    """Returns a hashable key for a call, and the addresses of the call's tensors. Two calls have equal keys only if
+    they launch the same kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
     float arguments: a `Replay` passes these values at run time. For a float parameter (see `floats`), an integer below

@@ -101,8 +101,8 @@ def trials(
     """Compiles and measures the candidates, and compares each result with `expected`.
 
     `build`: a function that compiles a candidate. It returns a function that launches the compiled candidate.
-    `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out, but never the
-        first one.
+    `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out. For the first
+        candidate, there is no time limit.
     `scale`: the magnitude of the operands. The magnitude determines the tolerance of the comparison (`close`).
     `progress`: a function that reports progress. The arguments of `progress` are the number of finished candidates and
         the number of all candidates.

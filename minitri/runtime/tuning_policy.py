@@ -44,7 +44,7 @@ def tune(
     """Measures schedules now, and returns the fastest options for the call `program(*arrays, **named)`.
 
     `effort`: "quick" measures 8 candidates in about 10 seconds. "full" measures all candidates.
-    `candidates`: the options to measure. If this argument is None, `effort` chooses them.
+    `candidates`: the options to measure. If `candidates` is None, `effort` chooses the options.
     `repeats`: the number of measurements of each candidate.
     `show`: whether to print a table of the measured candidates.
 

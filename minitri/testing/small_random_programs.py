@@ -21,8 +21,8 @@ the shapes too. If the shapes do not fit, the statement is left out.
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea of this search comes from the library
-hypothesis: the search shrinks the list of choices, not the program. Every list of choices gives a valid program. The
-file minitri/trust/shrink_arguments.py shrinks arrays.
+hypothesis: the search shrinks the list of choices, not the program. Each list of choices, recorded or shortened, gives
+a valid program. The file minitri/trust/shrink_arguments.py shrinks arrays.
 """
 
 import math

@@ -269,7 +269,7 @@ class FormFiller(StatementWriter):
         with x.
 
         For the placeholder {place}, `step` is 0, and the method chooses the axis at random. For {next_place}, `step` is
-        1: after a placeholder that used axis k, the method uses axis k - 1.
+        1: the method uses axis k - 1 if its previous call used axis k.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

@@ -61,7 +61,7 @@ class Filled(dict[str, Any]):
 class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
-    `kinds`: lists of statement forms for each kind of statement.
+    `kinds`: for each kind of statement, the lists of forms (templates of statements), by name.
     `words`: a dict from placeholders to lists of texts. Each occurrence of a placeholder gets one text from the
         placeholder's list.
     `drawn_again`: the placeholders outside of `words` that also get a new text at each occurrence.

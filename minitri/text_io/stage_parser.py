@@ -95,8 +95,8 @@ class Line(Text):
 
 
 class Mistake(Exception):
-    """An error in a piece of the text of a stage. The `code` of the error is MT0501 for a syntax error, and MT0502 for
-    most other errors.
+    """An error in the text of a stage, with its place in the text. The `code` of the error is MT0501 for a syntax
+    error, and MT0502 for most other errors.
     """
 
     def __init__(self, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:

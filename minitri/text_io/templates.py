@@ -100,7 +100,9 @@ class Template:
 
 
 def templates(module: Any, table: Mapping[str, Any]) -> dict[type[Any], Template]:
-    """Reads the table `lines` of a TOML file, and returns the template of each class of a module."""
+    """Returns a template for each class that the table `lines` of a TOML file names. The argument `module` contains the
+    classes.
+    """
     return {getattr(module, name): Template(line) for name, line in table["lines"].items()}
 
 
@@ -167,8 +169,8 @@ class LineReader(Generic[V]):
         return (Span(self.source, line.start, line.end),)
 
     def read_result(self, result: Node, type: Node) -> tuple[Node, ...]:
-        """Reads the name and the type of a new value, such as `%1: f32[i]`. Returns the nodes inside the brackets of
-        the type, and sets the field `dtype` of this reader.
+        """Reads the name and the type of a new value, such as `%1: f32[i]`. Returns the syntax nodes in brackets, such
+        as `i`, and stores the dtype in the field `dtype`.
         """
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")

@@ -9,7 +9,7 @@ block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The function
 `with_options` changes a schedule according to the `Options` that the caller sets. The rules that make programs fast are
-in minitri/optimize/schedules/rule_table.py. A kernel that no rule applies to gets the plain schedule.
+in minitri/optimize/schedules/rule_table.py. If no rule fits a kernel, the kernel gets the plain schedule.
 """
 
 import math
@@ -169,8 +169,8 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def fitting(axis: Axis, most: int) -> int:
-    """Returns the block size of a row or column axis. The block size is the axis size rounded up to a power of two, but
-    at least `LEAST` (the minimum of `tl.dot`) and at most the limit `most`.
+    """Returns the block size of a row or column axis. Rounds the axis size up to a power of two, but returns at least
+    `LEAST` (the minimum of `tl.dot`) and at most `most`.
     """
     return min(most, max(LEAST, ceil_pow2(size(axis, most))))
 
@@ -226,8 +226,8 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
 
     The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
     axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its
-    neighbour. A block size is accepted if the program has the axis for at least some array sizes. A caller can tune
-    block sizes for arrays of one shape, and use the same block sizes for all shapes.
+    neighbour. If the axis exists for other array sizes, the function raises no error. A caller can tune block sizes for
+    arrays of one shape, and use the same block sizes for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

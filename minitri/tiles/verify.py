@@ -1,8 +1,8 @@
 """Checks the rules of tile programs.
 
-Every op comes after its operands. The axes and dtype of every value follow from its operands. The index of a load or
-store uses axes of the tile program only. A looped axis is used only inside its loop. Each tile has a size that Triton
-allows. The checks run after lowering, after masking, and on each program that was parsed from text.
+Every op comes after its operands. The axes and dtype of every value follow from its operands. Every axis in the index
+of a load or store is an axis of the tile program. A looped axis is used only inside its loop. Each tile has a size that
+Triton allows. The checks run after lowering, after masking, and on each program that was parsed from text.
 """
 
 from math import prod
@@ -20,7 +20,9 @@ COLUMNS = 16  # the columns of one part, for the hint `in_parts`
 
 
 def verify_all(programs: Programs, masked: bool) -> None:
-    """Raises ValueError if a tile program breaks a rule. The message names the first wrong program and op."""
+    """Raises ValueError if a tile program breaks a rule. The message names the first tile program with a mistake, and
+    the wrong op.
+    """
     verify_order(programs.plan, [(p.name, p.ops()) for p in programs])
     for k, program in enumerate(programs):
         verify(program, masked)
@@ -71,8 +73,8 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
 
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
-    """If `op` is a maximum over each row of a tile and can be computed in parts, returns the row axis and the column
-    axis. Returns an empty tuple if `op` is no maximum over rows, or cannot be computed in parts.
+    """Returns the row axis and the column axis of a row maximum, if the maximum can be computed in parts. Returns an
+    empty tuple if `op` is no maximum over rows, or cannot be computed in parts.
     """
     wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
     rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]

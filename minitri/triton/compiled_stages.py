@@ -65,8 +65,7 @@ class Kind(Record):
 
     @staticmethod
     def usual(kernel: EmittedKernel) -> Kind:
-        """Returns the `Kind` (facts about arguments) with which a kernel is compiled if no call has given arguments
-        yet.
+        """Returns the `Kind` (facts about arguments) for a kernel that is compiled before the first call.
 
         Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
 

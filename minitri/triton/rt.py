@@ -251,8 +251,8 @@ def reduce_max_in_parts(x):
 
     After a product on tensor cores, each thread holds a quarter of a row in its registers. If a row were reduced at
     once, each thread would compare its elements in one chain of instructions. Each instruction of a chain waits for the
-    previous instruction. With elementwise maxima, each thread computes four independent chains of maxima. The GPU
-    overlaps the instructions of independent maxima.
+    previous instruction. With elementwise maxima, each thread computes four independent chains of maxima. The four
+    maxima do not depend on each other, so the GPU overlaps their instructions.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

@@ -13,8 +13,8 @@ that kernels call most often (`COMMON`). Most kernels can therefore use the same
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
 branch in each function of libdevice selects the version. Triton's compiler decides this branch only after LLVM's
-optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the versions that
-keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
+optimisations, so the branch sometimes remains in the machine code. Every function in a small copy of libdevice keeps
+denormals. No kernel of minitri calls the versions that replace denormals by 0.
 
 This module makes no copies of the libraries of AMD's GPUs.
 """

@@ -5,8 +5,8 @@ trial finds a counterexample. The one idea: the search tries concrete numbers, b
 whether an access is out of bounds.
 
 The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, the
-search tries the indices at the ends of blocks and axes, or all indices if there are few. If an index is loaded from an
-array, the search assumes that this index can be any number.
+search tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an
+index is loaded from an array, the search assumes that this index can be any number.
 
 Even if the search finds no counterexample, an access can leave its array. The file minitri/trust/memory_proofs.py
 proves that accesses stay in their arrays.

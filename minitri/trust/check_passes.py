@@ -1,12 +1,12 @@
 """Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
 The function `check` takes a program and a call. It returns a `CheckReport` with one row for each pass and variant. A
-row has the largest error of the stage that the pass made, the error bound, and whether the error is within the bound.
+row has the largest error after its pass, and the error bound. The row also says whether the error is within the bound.
 The first row that fails names the wrong pass, because the result before that pass was still right. If a pass fails,
 `check` searches for smaller arguments for which the same pass fails.
 
 `interpreter`: code for numpy arrays, which Triton's interpreter runs. Its tiles are as large as Triton allows.
-`cuda`: code for a GPU, which numpy and Triton's interpreter run. Reports call this variant "cuda:90 on CPU".
+`cuda`: code for a GPU, which numpy and Triton's interpreter run. In reports, `cuda` is called "cuda:90 on CPU".
 `cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
 `cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.
 `gpu`: the GPU itself, if there is one.

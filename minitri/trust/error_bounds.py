@@ -287,7 +287,7 @@ class _Analysis:
         at most m times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If a
         kernel rounds the factors before the multiplication, as in TF32, the returned error bound includes these
         rounding errors. A kernel with the precision "f32" can compute long sums in "tf32x3", so the bound for long sums
-        assumes "tf32x3". A bf16 product that another kernel reads can be rounded to bf16.
+        assumes "tf32x3". A bf16 matrix product can be rounded to bf16 before another kernel reads it.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))

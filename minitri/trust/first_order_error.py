@@ -8,8 +8,8 @@ float output. The magnitude of an output is the scale of its rounding errors. Th
 implementations, with any orders of addition, differ by a few units in the last place of the output's magnitude. If
 large terms of a sum cancel each other, the sum is small, but its rounding errors have the scale of the terms.
 
-The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
-edition, section 3.3). The analysis is written as a second graph, which runs on the same device as the program. The file
+The method is called "running error analysis" (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
+section 3.3). The analysis is written as a second graph, which runs on the same device as the program. The file
 error_bounds.py computes guaranteed bounds, but takes more time than this estimate. The magnitude (scale of the rounding
 errors) of an input is 0, because inputs are exact. For each operator, a rule computes the magnitude of the result from
 the magnitudes e(x) of its operands x.
@@ -131,8 +131,8 @@ class _Magnitudes:
 
         The estimate is a numerical derivative. The operator of `node` is evaluated with a slightly larger, and with a
         slightly smaller, value of the argument at position k. Argument k is moved by the fraction s of its own
-        magnitude, where s is `STEP` units in the last place of 1. The larger of the two changes of the result is
-        divided by s.
+        magnitude, where s is `STEP` units in the last place of 1. Moving argument k changes the result. The larger of
+        the two changes is divided by the fraction s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
@@ -148,7 +148,8 @@ class _Magnitudes:
 
     def of_factor(self, x: Node) -> Node:
         """Returns 1 + e(x) / |x| for a factor x of a product. Here, e(x) is the scale of the errors that rounding
-        causes in x. The relative error of a product is at most about the sum of these numbers of its factors.
+        causes in x. The sum of the returned numbers for all factors is an approximate bound on the relative error of
+        the product.
         """
         size = self.absolute(x)
         one = number(self.i, size, 1.0)

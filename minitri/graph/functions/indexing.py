@@ -217,7 +217,7 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
     """Defines numpy's searchsorted: finds where the elements of x2 belong in the sorted array x1.
 
     With side "left", returns for each element v of x2 how many elements of x1 are less than v. With side "right",
-    returns how many elements of x1 are less than or equal to v. NaN counts as larger than every number.
+    returns for each element v of x2 how many elements of x1 are at most v. NaN counts as larger than every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
     ensure(x1.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {x1}")

@@ -3,11 +3,11 @@
     einsum("bik,kj->bij", a, b)         a and b, with their axes in the order of a batched matrix product
 
 `einsum` multiplies arrays whose axes have names. The one idea: every product of two arrays is a batched matrix product.
-An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
-that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
-the right factor has is a column axis (N). The axes of `...` have no letters, so their names are negative numbers. In
-every array, the last axis of `...` has the name -1, and the axis before it has the name -2. So the axes of `...` are
-aligned from the right, as in broadcasting.
+An axis that both factors of a product have is a batch axis if the result has this axis too. If both factors have an
+axis and the result lacks the axis, the product sums over this axis (K). An axis that only the left factor has is a row
+axis (M). An axis that only the right factor has is a column axis (N). The axes of `...` have no letters, so their names
+are negative numbers. In every array, the last axis of `...` has the name -1, and the axis before it has the name -2. So
+the axes of `...` are aligned from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
@@ -40,8 +40,8 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     """Defines numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
-    If `axes` is a number n, the summed pairs are the last n axes of x1 and the first n axes of x2. If `axes` is no
-    number, `axes` is a tuple of two items: the summed axes of x1, and the summed axes of x2.
+    If `axes` is a number n, the last n axes of x1 are paired with the first n axes of x2. If `axes` is no number,
+    `axes` is a tuple of two items: the summed axes of x1, and the summed axes of x2.
     """
     left, right = _summed_axes(axes, x1.rank, x2.rank)
     for j, k in zip(left, right):

@@ -30,16 +30,16 @@ The rule `power_of_two` rewrites exp(x - h) to a power of two, if all elements o
 
 The hardware has an instruction for `2**x` but not for exp(x). On a GPU, exp(x) needs one more multiplication than
 `2**x`, and three more multiplications if denormal results must be exact. A softmax does not need exact denormal
-results, because they are too small to change the sum of a row. If the operand of exp is already multiplied by a
-constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c
-times the maximum of x, because rounding is monotone.
+results, because they are too small to change the sum of a row. If the operand of exp already has a constant factor, the
+rule multiplies this constant by log2 e. In attention, for example, each score already has a constant factor. For c > 0
+the maximum of c * x is exactly c times the maximum of x, because rounding is monotone.
 
 Accuracy: in exp(x - h), h is one value for the whole row. The product of h and log2 e is rounded. The rounding error of
-h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
-already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. A value x
-loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then multiplied by
-log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The factor
-exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new). In
+h * log2 e changes all exponents of a row by the same amount. This amount is at most `|h| * 2**-24`. A score of
+attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. A
+value x loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then
+multiplied by log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The
+factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new). In
 exp(h(old) - h(new)), the multiplication by log2 e comes after the subtraction, so that rounding errors do not
 accumulate from block to block.
 """

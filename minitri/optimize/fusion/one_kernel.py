@@ -7,8 +7,7 @@ raises the exception NotOneKernel with the reason.
 The function `one_kernel` takes the nodes of a part, and the roots: the nodes of the part that must be stored. It
 returns a `FusedIndexing`, which contains the axes and indices of the kernel. If a part cannot be one kernel, the
 exception NotOneKernel names values of the part. If the named values are stored in memory, the rest of the part can
-become one kernel. A part can be one kernel if its axes and indices obey four rules, for example that each element of a
-result is stored once:
+become one kernel. A group of nodes can be one kernel if its axes and indices obey four rules:
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
@@ -42,7 +41,7 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     """Returns a `FusedIndexing` (the axes and indices of a kernel) if one kernel can compute the nodes in the argument
     `inside`.
 
-    `inside`: the nodes that the kernel computes. The kernel reads all other nodes from memory.
+    `inside`: the nodes that the kernel computes. Operands that are not in `inside` are read from memory.
     `roots`: the nodes whose values the kernel stores.
     `allows`: a function that says whether a symbolic size can be a given number.
 

@@ -3,12 +3,12 @@
     m[i] = max over r of x[i, r]        the sum reuses the axis r, which the part already has: both
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
-The class `FusedIndexing` takes a part of a graph: the nodes that one kernel computes. It finds the demands of each
-node. A *demand* is an index at which a kernel needs a node, such as `x[i, r]`. The file minitri/kernels/demand.py
-handles parts with a single operation. In a part with several operations, each further result or reduction reuses
-existing axes with the same extent. If several existing axes have the same extent, the kernel uses the axis with which
-its operations share the most loads. A grid program that reduces a piece of an array can also store other results of
-this piece.
+The class `FusedIndexing` takes a part of a graph: the nodes that one kernel computes. The class finds each index at
+which the kernel needs a node. Such an index, for example `x[i, r]`, is called a *demand*. The file
+minitri/kernels/demand.py handles parts with a single operation. In a part with several operations, each further result
+or reduction reuses existing axes with the same extent. If several existing axes have the same extent, the kernel uses
+the axis with which its operations share the most loads. A grid program that reduces a piece of an array can also store
+other results of this piece.
 
     t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x

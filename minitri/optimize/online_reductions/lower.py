@@ -10,7 +10,8 @@ special case:
 Maximum: -inf - -inf is nan, so a finite number replaces the maximum while all previous elements are -inf. If the
     program only subtracts the maximum, the lowest float replaces it. The correction factor and the sum are then 0. If
     the maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
-    corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition gives.
+    corrects the sum for the true maximum, which can be -inf. The result is therefore right even for a row that contains
+    only -inf.
 Mean: while no element has been counted, the mean is 0 / 0. Because 0 / 0 is nan, 0 replaces the correction that is
     added to the sum (the shift).
 """

@@ -3,11 +3,12 @@
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
 The function `tile_within` takes the matrix products of a loop, and returns an `AttentionTile`. An `AttentionTile` has
-the number of rows that a grid program computes, and the number of loop indices in a block. It also contains the number
-of warps, and says how blocks are loaded. A grid program computes some rows of one matrix of the batch. In each
-iteration of its loop, it loads one block. Along each axis of the products, except the batch, the rows and the loop's
-axis, a program keeps all elements in registers. The rules take the number of multiprocessors from the description of
-the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each multiprocessor.
+the number of rows that a grid program computes, and the number of loop indices in a block. An `AttentionTile` also says
+how many warps a program has, and how the program loads blocks. A grid program computes some rows of one matrix of the
+batch. In each iteration of its loop, it loads one block. Along each axis of the products, except the batch, the rows
+and the loop's axis, a program keeps all elements in registers. The rules take the number of multiprocessors from the
+description of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
+multiprocessor.
 
   - Many rows: a tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows if masks
     leave each row only a short part of the loop. This rule does not hold for products of 128 columns whose blocks are
@@ -53,8 +54,7 @@ class AttentionTile(NamedTuple):
     registers: int = 0
 
     def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
-        """Returns the bytes of shared memory that a program needs, for blocks that are being loaded and for operands of
-        products.
+        """Returns how many bytes of shared memory a program needs for loaded blocks and for operands of products.
 
         The argument `held` has the extents of the axes along which a program processes all elements at once.
         """

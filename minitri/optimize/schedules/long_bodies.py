@@ -5,8 +5,8 @@
 Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. A kernel takes
 longer to compile if each thread has more instructions. With 64 elements per thread, a long expression can take a second
 to compile. If a tile is divided among more warps, each thread has fewer elements. On an H200, some programs with at
-least 32 elements per thread ran up to 1.2 times as fast with twice as many warps. No measured program with at least 32
-elements per thread became slower.
+least 32 elements per thread ran up to 1.2 times as fast with twice as many warps. With twice as many warps, no measured
+program with at least 32 elements per thread was slower.
 
 The function `more_warps` takes a kernel, its block sizes and its number of warps. It returns the same number of warps,
 or twice as many. The number of warps does not change if a thread has fewer than 32 elements. With twice as many warps,

@@ -270,8 +270,8 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
     """Adds stores through tensor descriptors to the schedule of a persistent kernel. Stores use tensor descriptors only
     if shared memory has room for the stored tile and the next loaded tile at once.
 
-    All loads that follow the loop over the summed axis share one piece of shared memory. Each store through a
-    descriptor needs a separate piece of shared memory until the copy engine has finished this store.
+    All loads that follow the loop over the summed axis share one piece of shared memory. A store through a descriptor
+    needs shared memory of its own. This memory is free again when the copy engine has finished the store.
     """
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):

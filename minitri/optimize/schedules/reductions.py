@@ -3,7 +3,7 @@
 The function `reduction` returns the schedule of a kernel with reductions. The schedule contains a role (grid, loop or
 whole) and a block size for each axis. The schedule also contains the number of warps and the name of the rule. Block
 sizes depend on the length of a row and the size of an element. Block sizes also depend on whether the kernel writes
-results as long as a row.
+whole rows, as a softmax does.
 
   - Short rows: a program computes several rows, which have 1024 elements together. If a thread loads few bytes at once,
     rows that are only reduced or share a bias or scale have 2048 elements together.
@@ -18,13 +18,13 @@ results as long as a row.
     just large enough to keep the memory busy. If at most two programs run on a multiprocessor, they have more warps and
     larger blocks.
 
-A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
-warp has about a thousand elements. If results as long as a row are written, each warp processes 1024 bytes of the row
-(2048 bytes for elements of at most 16 bits). If a kernel computes much for each element, each row gets twice as many
-warps (long_bodies.py). The numbers in this module come from measurements on an H200 (tests/sweep_rows.py measures them
-again). The measured rows have 256 to 131072 elements of 16 or 32 bits. Rows whose length is unknown at compile time get
-smaller blocks than rows known to be long. For reductions of columns, the functions `_columns` and `_whole_columns`
-choose the block sizes.
+A program has few warps, because each reduction must wait for all warps of its program. If a program only reduces its
+rows, each of its warps has about a thousand elements. If results as long as a row are written, each warp processes 1024
+bytes of the row (2048 bytes for elements of at most 16 bits). If a kernel computes much for each element, each row gets
+twice as many warps (long_bodies.py). The numbers in this module come from measurements on an H200 (tests/sweep_rows.py
+measures them again). The measured rows have 256 to 131072 elements of 16 or 32 bits. Rows whose length is unknown at
+compile time get smaller blocks than rows known to be long. For reductions of columns, the functions `_columns` and
+`_whole_columns` choose the block sizes.
 """
 
 import math

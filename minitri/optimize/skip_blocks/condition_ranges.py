@@ -46,7 +46,7 @@ class Joined(Record):
 
 
 class Both(Joined):
-    """A formula that holds at the indices at which both `a` and `b` hold."""
+    """The formula `a and b`: true where both `a` and `b` are true."""
 
 
 class Either(Joined):
@@ -178,8 +178,8 @@ def affine(op: Op) -> Dim:
 
 
 class Interval(Record):
-    """An interval of indices: low <= index < high. If `low` or `high` is None, the interval extends to that end of the
-    axis.
+    """An interval of indices: low <= index < high. If `low` is None, the interval begins at the start of the axis. If
+    `high` is None, the interval extends to the end of the axis.
     """
 
     low: Dim | None = None
@@ -191,8 +191,8 @@ Ends = Callable[[Dim], Range | None]  # the least and the largest value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`, outside of which the formula is false for every element of the
-    block.
+    """Returns an interval of indices along `axis`. Outside of the interval, the formula is false for every element of
+    the block.
     """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 1) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
@@ -252,7 +252,7 @@ def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) 
     half of the loop indices.
 
     Returns 0 if an op that is not a mask depends on the loop index. The estimate helps to choose a schedule. The
-    estimate assumes that all masked blocks can be skipped.
+    estimate assumes that programs skip every block that is completely masked.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}

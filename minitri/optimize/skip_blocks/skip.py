@@ -93,8 +93,8 @@ class _Skipping:
         In reverse order, the piece with the most iterations runs last. There it needs fewer registers than in other
         places. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop over
         the diagonal blocks ran last, NVIDIA's assembler would serialise the tensor core instructions (message C7515).
-        Later, minitri/optimize/software_pipelining.py moves each pipelined loop before the other pieces of the original
-        loop.
+        Later, minitri/optimize/software_pipelining.py moves each pipelined loop to the front, so that this loop runs
+        before the other loops.
         """
         pieces, ops = self._pieces(), self.loop.body
         reverse = any(isinstance(op, Dot) for op in ops) and not any(map(self._is_ordered, ops))
