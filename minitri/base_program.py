@@ -1,8 +1,8 @@
 """Compiles a minitri program to its stages, for the arrays or sizes of a call, but runs no kernel.
 
 The class `BaseProgram` takes a module, and the name of the function in the module that is compiled. The method
-`context` returns the `Context` of a call, which has everything that decides what is compiled. For a `Context`, the
-method `compilation` returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets
+`context` returns the `Context` of a call, which has everything that decides what is compiled. The method `compilation`
+takes a `Context` and returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets
 share one graph.
 
 The file runtime/variants.py runs kernels. The file program.py has the methods that users call. Modules that run,

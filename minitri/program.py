@@ -221,8 +221,8 @@ class Program(BaseProgram):
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Compares the result of every pass with the reference. `report.guilty` is the name of the first wrong pass.
 
-        If a program was read from a stage after the graph, the reference is the program `against`, which was passed to
-        `mt.load`. Raises CompileError MT0402 if `mt.load` was called without `against`.
+        For a program loaded from a stage after the graph, the reference is the argument `against` of `mt.load`. Raises
+        CompileError MT0402 if `mt.load` was called without `against`.
         """
         call = self._bound(args, keywords)
         with enough():
@@ -314,7 +314,8 @@ class Program(BaseProgram):
 
         `compare`: changed arguments of `lower`, such as {"target": "cuda:80"}. They make a second program beside the
             first.
-        `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown in the roofline.
+        `measured`: the measured seconds of each kernel (see `Profile.measured`). The roofline plot shows the measured
+            times.
         `panes`: the names of the panes that are open at first, such as ("player", "tile.masked").
         """
         from minitri.explore.document import document

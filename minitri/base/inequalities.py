@@ -50,7 +50,9 @@ SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
 class Fact(Record):
-    """The fact that `expr` >= 0, with the reason. If the fact follows from other facts, `proof` is the derivation."""
+    """The fact that the expression `expr` is >= 0. The text `because` is the reason. If the fact follows from other
+    facts, `proof` is the derivation.
+    """
 
     expr: Dim
     because: str
@@ -74,7 +76,7 @@ class Proof(Record):
     `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is then >= 0. The field
         `divisor` is the fact n - 1 >= 0.
     `cases`: two proofs, one for each value that the maximum or minimum `atom` can have.
-    `never`: a proof that the facts imply -1 >= 0. They contradict each other, so they imply every goal.
+    `never`: a proof that the facts imply -1 >= 0. The facts then contradict each other, so they imply every goal.
     """
 
     goal: Dim

@@ -64,10 +64,10 @@ class Operator(Record):
         as `operands` says. It returns an array of the result dtype. A row of operators.toml names a function of
         operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
         numpy's warnings.
-    `triton`: the template of a Triton expression. The operands replace {0}, {1} and {2}, and the operand dtype
-        (`tl.float32`) replaces {t}. A table has a template for each kind of dtypes: {"f64": ..., "iu": ...}. Templates
-        can use `tl`, `libdevice` (the math library of CUDA and HIP) and `rt` (minitri/triton/rt.py). If the template is
-        one call of `libdevice` or `rt`, Triton's interpreter calls the operator's numpy function.
+    `triton`: the operator's Triton expression, as a template. The operands replace {0}, {1} and {2}, and the operand
+        dtype (`tl.float32`) replaces {t}. A table has a template for each kind of dtypes: {"f64": ..., "iu": ...}.
+        Templates can use `tl`, `libdevice` (the math library of CUDA and HIP) and `rt` (minitri/triton/rt.py). If the
+        template is one call of `libdevice` or `rt`, Triton's interpreter calls the operator's numpy function.
     `doc`: a description of the operator in one line, for the reference pages.
     `accepts`: the kinds of dtypes that the operands can have. "iuf" stands for integers and floats.
     `operands`: the dtype to which operands are converted first. "same": the promoted dtype of all operands. "float":
@@ -125,7 +125,7 @@ class Operator(Record):
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
         """Returns the Triton expression that applies the operator to operands with the given names. If `relaxed` is
-        true, the function prefers the operator's shorter, less exact template for f32.
+        true, an operator with a field `relaxed` uses this less exact template for f32.
         """
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
@@ -213,7 +213,7 @@ def reduction(op: str) -> Reduction:
 
 
 def running(op: str) -> Reduction:
-    """Returns the row of the table `REDUCTIONS` for a reduction that has a scan, such as "sum".
+    """Returns the row of the table `REDUCTIONS` for a scan (running reduction) such as "sum".
 
     Raises ValueError for an unknown name, and for a reduction that has no scan.
     """

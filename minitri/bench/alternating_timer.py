@@ -1,10 +1,10 @@
 """Times calls on a GPU: implementations alternate, each call gets new inputs, and two events record when a call starts
 and ends.
 
-The function `alternating_times` takes the calls of each implementation, one call for each set of inputs. Its argument
-`pace` says how long the warm-up and the measurement last. `alternating_times` returns the median time of a call of each
-implementation, in seconds. If an implementation raises an exception, `alternating_times` returns the exception instead
-of a time.
+The function `alternating_times` takes the calls of each implementation, one call for each set of inputs. The argument
+`pace` of `alternating_times` sets the durations of the warm-up and the measurement. `alternating_times` returns the
+median time of a call of each implementation, in seconds. If an implementation raises an exception, `alternating_times`
+returns the exception instead of a time.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more
     measurement  spin mark call mark, spin mark call mark, …; more spins if the host is slow to queue a call

@@ -193,7 +193,7 @@ def _share(row: Row) -> str:
 def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """Returns the whole report about random programs as text.
 
-    The argument `shrunk` has a row for each slow program that was reduced to its smallest slow part.
+    Each row in `shrunk` is the smallest slow part of a slow program.
     """
     wrong = [r for r in rows if not r.ok]
     slow = sorted((r for r in rows if r.ok and ratio(r) < math.inf), key=ratio)[:WORST]

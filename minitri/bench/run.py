@@ -73,8 +73,8 @@ def main(
 def select(names: Sequence[str]) -> list[Case]:
     """Returns the cases that match at least one of `names`, or all cases if `names` is empty.
 
-    A name matches a case if it is the case's kind or a part of the case's name. Raises CompileError MT0402 if a name
-    matches no case.
+    An item of `names` is a kind of case, or a part of a case's name. Raises CompileError MT0402 if a name matches no
+    case.
     """
     known = cases()
     found = {name: [c for c in known if name == c.kind or name in c.name] for name in names}

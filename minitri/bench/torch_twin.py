@@ -5,10 +5,10 @@ the module with torch. The Python function takes and returns torch tensors. The 
 and each closure calls one function of torch. For example, `sum(x, axis=0)` becomes the closure `lambda scope:
 torch.sum(scope["x"], dim=0)`.
 
-Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the Python
-function computes the reference, with which all results are compared. With f64 arrays, a conversion to another float
-dtype converts to f64 instead, so that the reference is not rounded. The one idea: torch has most functions of the
-language under their own names; the tables `NAMES` and `FUNCTIONS` list the exceptions.
+Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the results of
+the Python function are the reference for all implementations. With f64 arrays, a conversion to another float dtype
+converts to f64 instead, so that the reference is not rounded. The one idea: torch has most functions of the language
+under their own names; the tables `NAMES` and `FUNCTIONS` list the exceptions.
 
 The function `torch_twin` does not support some functions that no program of the benchmark needs. It does not support
 calls of other functions of the same module.

@@ -18,9 +18,9 @@ kernel as a whole gets the graph nodes of all stores of the kernel.
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
 operation with a location gets the graph nodes of the line that the location names. Some operations have no location,
 such as an address, an allocation of tensor memory, or a constant that Triton moves out of a loop. An operation without
-a location gets the graph nodes of the operations that use its result. If no operation uses the result, the operation
-gets the graph nodes of all stores of the kernel. An operation whose location is the head of the function is treated as
-an operation without a location.
+a location gets the graph nodes of its users (the operations that read its result). If no operation uses the result, the
+operation gets the graph nodes of all stores of the kernel. An operation whose location is the head of the function is
+treated as an operation without a location.
 """
 
 import ast

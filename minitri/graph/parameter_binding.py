@@ -62,7 +62,9 @@ Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
 
 
 def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
-    """Returns a symbol for each dimension name in the signature, and a tuple of symbols for each pack such as `*B`."""
+    """Returns a symbol for each dimension name in the signature. A pack such as `*B`, which stands for several axes,
+    gets a tuple of symbols.
+    """
     sizes: Sizes = {}
     declared = [d for p in function.params if isinstance(p.annotation, ast.ArrayType) for d in p.annotation.dims]
     for node in (node for d in declared for node in ast.postorder(d)):

@@ -186,7 +186,7 @@ class Indexing:
         scan starts.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
-        sum. The element `i - 1` exists from i = 1 on, so the scan starts at i = 1.
+        sum. For i = 0, the element `i - 1` does not exist, so the scan starts at i = 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)

@@ -174,8 +174,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, a `Count`
-    is the number of elements in all blocks up to and including the current block.
+    """The number of elements that a reduction over the axes `over` combines. Inside a loop over the axes `over`, a
+    `Count` is the number of elements in all blocks up to and including the current block.
 
     Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
     """
@@ -282,9 +282,9 @@ class Kernel(Record, eq=False):
     def held(self) -> set[str]:
         """The names of the held axes: the axes along which one grid program computes all indices.
 
-        An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
-        axes of the products, except the row axes and the axis of the shared loop. A grid program computes and stores a
-        value only once if the value is the same along a held axis.
+        A kernel has held axes only if its matrix products and its reductions share a loop, as in attention. The held
+        axes are all axes of the products, except the row axes and the axis of the shared loop. A grid program computes
+        and stores a value only once if the value is the same along a held axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()

@@ -2,9 +2,9 @@
 
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
-Views, constants and index values get no kernel of their own. If a kernel needs a view, a constant or an index value,
-this kernel computes the value itself. An output that is only a view of another value becomes a copy in memory. If one
-kernel would need a view at too many different indices, the view is copied to memory.
+Views, constants and index values get no kernel of their own. A kernel that needs a view, a constant or an index value
+computes this value itself. An output that is only a view of another value becomes a copy in memory. If one kernel would
+need a view at too many different indices, the view is copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
 kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says

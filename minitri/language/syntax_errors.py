@@ -50,7 +50,7 @@ def bad_character(span: Span) -> ParseError:
 
 
 def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError:
-    """Returns the error for a token that does not fit after the token `before`.
+    """Returns the error for a token `word` that cannot follow the token `before`.
 
     The table `words` of syntax_errors.toml has a row for each known mistake. The first row whose conditions are all
     true determines the error.

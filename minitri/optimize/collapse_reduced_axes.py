@@ -1,5 +1,5 @@
-"""graph → graph: turns a reduction over neighbouring axes into a reduction over one axis, for arrays without gaps in
-memory.
+"""graph → graph: if an array has no gaps in memory, a reduction over neighbouring axes becomes a reduction over one
+axis.
 
     sum(x), x: f32[86369, 777]         sum of x[d0 // 777, d0 % 777] over d0: f32[67108713]
 

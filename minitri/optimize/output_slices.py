@@ -8,9 +8,9 @@
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
 selects one of them. A loop over a row of the concatenation cannot compute the softmax of one operand, because the
 operand has shorter rows. With this optimisation, the kernel loops over rows of the operands instead of rows of the
-result. Each operand is computed once, and is stored into its own slice of the result. So the operands of the
-concatenation must have equal extents. While fusion decides which nodes share a kernel, the slices count as separate
-results of the program. After fusion, all slices of a result lie in one array again.
+result. Each operand is computed once, and is stored into its own slice of the result. The optimisation requires that
+the operands of the concatenation have equal extents. While fusion decides which nodes share a kernel, the slices count
+as separate results of the program. After fusion, all slices of a result lie in one array again.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.

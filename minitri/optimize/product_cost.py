@@ -19,8 +19,8 @@ The estimated time of copying a factor is the time in which the memory of the ch
 
 The function `cheapest` takes a chip, the sizes of a product, and some tiles with their times (`Pace`). The argument
 `parts` of `cheapest` lists the allowed numbers of parts of the depth. The function `cheapest` returns the tile and the
-number of parts that have the least estimated time. The file product_times.toml has the times of tiles on an H200. It
-says which times are measured and which are estimates.
+number of parts that have the least estimated time. The file product_times.toml has the times of tiles on an H200. The
+file says which of the times are measured and which are estimated.
 """
 
 import math
@@ -45,7 +45,7 @@ class Pace(NamedTuple):
     `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
     `beside`: the time for STEP (128) indices of the summed axis, if two programs share a multiprocessor.
     `most`: the largest number of programs that run on a multiprocessor at once.
-    `start`: the time until the first block is loaded, plus the time after the last block.
+    `start`: the time that a program spends before its first block is loaded and after its last block.
     """
 
     rows: int

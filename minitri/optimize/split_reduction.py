@@ -67,8 +67,7 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     """Returns the reductions that are computed in two steps: first a result for each row, then the combined result of
-    the rows. The returned dict maps each reduction to an axis k: a row has the axes k, k + 1 and so on, up to the last
-    axis.
+    the rows. The returned dict maps each reduction to an axis k. A row consists of all axes from k to the last axis.
 
     A reduction is computed row by row if another reduction or a scan runs along the same rows, so that one kernel can
     compute both. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. Left
@@ -215,7 +214,7 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
     """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
     If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
-    returned set of axes can be empty.
+    set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan):

@@ -50,9 +50,9 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     """Returns the graph in which some nodes, such as long reductions, are computed in parts. The argument `kinds` gives
     the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
-    The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. The
-    function `rule` returns None for a node that is not split. The argument `by` is the function of the calling pass;
-    reports show the name of this function for each split node.
+    The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. If `rule`
+    returns None, the node is not split. The argument `by` is the function of the calling pass; reports show the name of
+    this function for each split node.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -325,7 +325,7 @@ class Following(Record):
 
 
 def finite(i: Interner, y: Node) -> Node:
-    """Returns `y` with 0 in place of -inf. A maximum is -inf if all its elements are -inf."""
+    """Returns `y` with 0 in place of -inf. A maximum is -inf if all compared elements are -inf."""
     return compute(i, "where", _is_bottom(i, y), number(i, y, 0.0), y)
 
 

@@ -24,9 +24,9 @@ from minitri.base.types import BY_NUMPY_NAME, DType
 class ArrayView(NamedTuple):
     """An array of any library: its dtype, shape, strides in elements, address and device.
 
-    The field `owner` is the caller's object, or another object that keeps the memory alive. `library` names the module
-    whose function `from_dlpack` makes the results of a call. If the array did not come through DLPack, `library` is
-    empty.
+    The field `owner` is an object that keeps the array's memory alive, such as the caller's array. `library` names the
+    module whose function `from_dlpack` makes the results of a call. If the array did not come through DLPack, `library`
+    is empty.
     """
 
     owner: Any

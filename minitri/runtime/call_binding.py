@@ -51,7 +51,7 @@ class Call(NamedTuple):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arrays as numpy arrays, and the scalars, by the name of the parameter."""
+        """A dictionary from parameter names to numpy arrays and scalars."""
         return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
 
     @property

@@ -79,7 +79,8 @@ class Executable(NamedTuple):
 
 
 class Bound:
-    """A call with fixed arrays and fixed outputs. Calling the `Bound` object launches the kernels, without any check.
+    """A call whose input and output arrays are fixed. Calling the `Bound` object launches the kernels, without any
+    check.
 
     The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, making a
     `Bound` object compiles the kernels of all its launches.

@@ -99,7 +99,7 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
-    `build`: a function that compiles a candidate. It returns a function that launches the compiled candidate.
+    `build`: a function that compiles a candidate. `build` returns a function that launches the compiled candidate.
     `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out, but never the
         first one.
     `scale`: the magnitude of the operands. The tolerance of the function `close` depends on it.
@@ -189,9 +189,9 @@ def _units(eps: float) -> float:
 
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
-    """Returns a short list of candidate options. The options change the schedule of only one kernel of a plan: the
-    kernel that probably takes longest. To guess the slowest kernel, the function compares three properties, in this
-    order: whether there is a matrix product, the number of axes, and the number of ops.
+    """Returns a short list of schedule options to measure. The options change the schedule of only one kernel of a
+    plan: the kernel that probably takes longest. To guess the slowest kernel, the function compares three properties,
+    in this order: whether there is a matrix product, the number of axes, and the number of ops.
 
     `chip` describes the GPU that the program runs on.
     """

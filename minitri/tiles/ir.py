@@ -115,8 +115,8 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
-    `group`: the number of tiles along the last-but-one grid axis that run side by side (rasterisation). Their operands
-        then stay in the L2 cache.
+    `group`: the number of tiles along the last-but-one grid axis that run side by side (rasterisation). The operands of
+        neighbouring tiles then stay in the L2 cache.
     `descriptors`: whether loads use tensor descriptors where that is possible.
     `persistent`: the number of grid programs of a persistent kernel. 0 means one grid program for each tile.
     `registers`: the most registers that a thread may use. 0 means that Triton's compiler decides.
@@ -215,8 +215,8 @@ class Program(LaunchOptions, eq=False):
 
 
 def index_axes(op: Access) -> set[str]:
-    """Returns the names of the axes in the index of a load or store. The symbol `r_lane`, the position of an element in
-    its block of the axis `r`, counts as the axis `r`.
+    """Returns the names of the axes in the index of a load or store. For the symbol `r_lane`, an element's position in
+    its block of the axis `r`, the set contains `r`.
     """
     return {name.removesuffix("_lane") for name in op.indexed_by}
 
@@ -282,8 +282,8 @@ def block_index(program: Program, index: Dim) -> BlockIndex | None:
 
 
 def index_ranges(program: Program) -> dict[Symbol, Range]:
-    """Returns the range of the index of each axis, including elements past the end, and the range of the start of each
-    block.
+    """Returns the values that each axis's index and each block's start can have, as ranges. The index of an axis
+    includes elements past the end.
     """
     found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
     starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}

@@ -7,7 +7,7 @@
                                           for r:  s' = s' + exp(x[i, r] - m)
                                           s = reduce.sum s'
 
-The function `lower` takes a kernel and its schedule. It returns a tile program. The schedule gives each axis a block
+The function `lower` takes a kernel and its schedule. The result is a tile program. The schedule gives each axis a block
 size and a role: grid, whole or loop.
 
 The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
@@ -150,8 +150,8 @@ class Lowering:
     # ---- one phase -------------------------------------------------------------------
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Writes a loop nest, and the reductions that run after the loop nest. The loop nest computes the ops `sinks`:
-        stores, and reductions over looped axes.
+        """Writes a loop nest, and the reductions that run after the loop nest. Each op in `sinks` is a result of the
+        loop nest: a store, or a reduction over axes of the loops.
         """
         nest, needed = Nest(loops, OpBuilder(self.axes)), self.needed(sinks, self.top)
         for op in needed:

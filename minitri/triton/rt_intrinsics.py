@@ -26,8 +26,8 @@ def byte_to_f16(x, _semantic: Any = None):
     The conversion of four elements takes four instructions for unsigned bytes, and five instructions for signed bytes.
 
     An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. To convert a byte b, the code makes
-    an f16 with the high byte 0x64 and the low byte b, and subtracts 1024. For signed bytes, the code first flips the
-    sign bit, which adds 128 to the byte. Triton's plain conversion `.to` needs one conversion instruction for each
+    an f16 with the high byte 0x64 and the low byte b, and subtracts 1024. For signed bytes, the code first adds 128 to
+    the byte, by flipping the sign bit. Triton's plain conversion `.to` needs one conversion instruction for each
     element, and a multiprocessor of the GPU executes few conversions at a time.
     """
     bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4

@@ -16,7 +16,7 @@ branch in each function of libdevice selects one of the two versions. Triton's c
 LLVM's optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the
 versions that keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
 
-This module makes no copies of the libraries of AMD's GPUs.
+For AMD's GPUs, this module makes no copies of math libraries.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
+"""Checks every compiler pass: compares its result with the reference, for each target that this machine can run.
 
 The function `check` takes a program and a call. It returns a `CheckReport` with one row for each pass and variant. A
 row has the largest error of the stage that the pass made, the error bound, and whether the error is within the bound.

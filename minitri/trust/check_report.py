@@ -82,7 +82,7 @@ class CheckReport(NamedTuple):
     """The result of a check: one row for each stage and variant, and the smallest call that fails.
 
     The attribute `smallest` is the failing call with the smallest arguments that the search found. The attribute
-    `smallest` is None if every row is ok, or if the search for smaller arguments was off.
+    `smallest` is None if no row fails, or if the search is turned off.
     """
 
     rows: Sequence[CheckRow]

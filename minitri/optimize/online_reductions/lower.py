@@ -4,8 +4,8 @@
             s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
 
 The loop carries one value per row for each reduction, and updates this value after each block. In the text of a kernel,
-`old` means the value before the current block. Before the first block, a running maximum and a running mean need a
-special case:
+`old` means the value before the current block. For a running maximum and a running mean, the value before the first
+block needs a special rule:
 
 Maximum: while all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan. If the
     maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are 0. If the

@@ -39,7 +39,9 @@ Known = Mapping[Any, Value]
 
 
 class Update(NamedTuple):
-    """A value that a loop carries, and its value after an iteration."""
+    """One value that a loop carries: the op `carry` is the value before an iteration, and `following` the value after
+    it.
+    """
 
     carry: Carry
     following: Op

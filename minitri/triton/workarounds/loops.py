@@ -11,8 +11,8 @@ the grid program write the next operand to registers that the tensor core is sti
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for a
-product whose second operand was computed, not loaded. Triton waits for a product whose sums are used in the same
+In three cases, the loop needs no hint `wait`, because Triton itself waits for the end of the product. Triton waits for
+a product whose second operand was computed, not loaded. Triton waits for a product whose sums are used in the same
 iteration, as in attention. Triton also waits for a product whose first operand comes from another product of the same
 iteration.
 
