@@ -173,7 +173,7 @@ def lower_each(plan: Plan, lower_one: Callable[[Kernel], tuple[Program, bool]]) 
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """Returns the tile programs with workarounds for errors in Triton. If the target is not CUDA, the limit on
+    """Changes tile programs so that they avoid known errors in Triton. If the target is not CUDA, the limit on
     registers is removed, because only CUDA has this option.
     """
     if context.target.kind != "cuda":

@@ -188,9 +188,9 @@ class Program(BaseProgram):
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """Runs the program as it is after one stage of the compilation, and returns the results as numpy arrays.
 
-        numpy evaluates "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and "tile.target". Triton's
-        interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises CompileError MT0402 for a stage
-        that cannot be run.
+        numpy evaluates the stages "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and
+        "tile.target". Triton's interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises
+        CompileError MT0402 for a stage that cannot be run.
         """
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
@@ -297,7 +297,8 @@ class Program(BaseProgram):
     def plot(self, /, *args: Any, **sizes: Any) -> Any:
         """Draws the graph of the program, in one colour for each kernel, and returns the matplotlib figure.
 
-        The arguments are those of the method `lower`. Raises StageUnavailable MT0402 if matplotlib is not installed.
+        The method `plot` takes the same arguments as the method `lower`. Raises StageUnavailable MT0402 if matplotlib
+        is not installed.
         """
         from minitri.notebook.figures import graph_figure
 

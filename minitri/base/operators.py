@@ -28,8 +28,8 @@ has one of the following results:
 The column `ulp` of operators.toml is the error of an f32 result on a CUDA GPU, in units in the last place. The `ulp` of
 an operator is 0.5 if its results are correctly rounded. If an operator's results are not correctly rounded, its `ulp`
 is the largest distance of a result from the correctly rounded result. The values of `ulp` come from the CUDA C++
-Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator that calls several functions is the sum
-of the functions' errors.
+Programming Guide (appendix "Mathematical Functions"). If an operator calls several functions, its `ulp` is the sum of
+the errors of these functions.
 
 Kernels must be compiled with `enable_reflect_ftz=False`, so that the math library does not treat denormals as zero. By
 default Triton lets the math library treat denormals as zero, so that sin, tanh or erf of a denormal is 0.

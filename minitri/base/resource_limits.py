@@ -94,7 +94,7 @@ def assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
 
 
 def check_time() -> None:
-    """Raises CompileError MT0401 if the time limit is exceeded.
+    """Raises CompileError MT0401 if the compilation has exceeded its time limit.
 
     The compiler's loops over the operations of a program call `check_time`. Reading the processor time is slow on some
     systems, so the function reads it only after the wall-clock time has reached the limit. The processor time of one

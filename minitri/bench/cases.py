@@ -170,7 +170,9 @@ def _seen(mask: str, back: Any) -> Any:
 
 
 def attention_by_definition(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """Computes attention by its definition, for `AT_ONCE` queries at a time."""
+    """Computes attention by its mathematical definition. To save memory, the function handles `AT_ONCE` queries at a
+    time.
+    """
     parts = [_rows(mask, q[..., i : i + AT_ONCE, :], k, v, i) for i in range(0, q.shape[-2], AT_ONCE)]
     return torch.cat(parts, -2)
 

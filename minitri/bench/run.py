@@ -6,10 +6,10 @@ minitri's result was right in every case. If a path for JSON is given, `main` wr
 
 The file alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the
 same random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by
-minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. The column "of copy" is the
-time of a copy of the same number of bytes, divided by minitri's time. For a matrix product, no copy is timed, so the
-column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, the rate of a copy is
-measured together with the implementations. The rate of a copy in the head of the table is measured once, before all
+minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. In the column "of copy",
+the time of a copy of the same number of bytes is divided by minitri's time. For a matrix product, no copy is timed, so
+the column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, the rate of a copy
+is measured together with the implementations. The rate of a copy in the head of the table is measured once, before all
 cases. All cases call torch.compile with dynamic=False. Square matrix products are also measured with tuning: torch with
 max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedule_search.py). With `--tune`, all
 programs are also timed with schedules that were chosen by measuring.

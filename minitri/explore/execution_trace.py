@@ -15,8 +15,8 @@ result also shows which elements the access would read or write without its mask
     an access also has {array, extents, index, state}
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
-The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
-each access. The module execution_trace.py only records the values and accesses.
+The evaluator of tile programs (tiles/evaluate.py) computes all values. The sanitizer (trust/sanitizer.py) reports every
+access. The module execution_trace.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays. Most sizes are no multiples of a block size, so masks have an
 effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with matrix

@@ -1,7 +1,7 @@
 """Finds the nodes of the graph that each line of each stage comes from.
 
-A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. It also
-has the text of each stage, with the numbers of the nodes that each line comes from.
+A `Trace` is made from a compilation. The `Trace` has the nodes of the graph, and the place of each node in the source
+text. It also has the text of each stage, with the numbers of the nodes that each line comes from.
 
     source     relu(x @ w + b)            nodes[3] is `x @ w`, source[5:10]
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
@@ -41,8 +41,8 @@ class NodeInfo(NamedTuple):
 
     `op`: the operation of the node, such as `reduce.max`.
     `text`: the line of the node in the printed stage `graph`.
-    `spans`: places in the source text. The first span is the node's own place, and the others are the calls that led to
-        it.
+    `spans`: places in the source text. The first span is the place of the node itself. If the node comes from called
+        functions, the other spans are these calls.
     """
 
     op: str

@@ -1,8 +1,8 @@
 """Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
-The function `trial` takes a seed. It returns an `Outcome`, which says how many comparisons were made. If a comparison
-failed, the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked by
-two kinds of comparisons:
+The function `trial` takes a seed. The returned `Outcome` says how many comparisons were made. If a comparison failed,
+the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked by two
+kinds of comparisons:
 
 `check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py).
 `relations` compares the program with changed programs that must compute the same result
@@ -23,7 +23,8 @@ needed to repeat the failure:
 
 The stored file is a module of minitri's language, so commands such as `minitri run` accept the file too. If the
 program's arguments have few elements, the stored file has every element and the strides. If the program's arguments
-have many elements, the stored file has only the seed. The same random arguments are then made again from the seed.
+have many elements, the stored file has only the seed. To repeat the failure, the arguments are made from the seed
+again.
 
 A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
 

@@ -6,12 +6,12 @@
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
 A pack is a name for several axes, such as `*B`. The function `sizes_of` makes a symbol for each dimension name, and for
-each axis of a pack. The function `array_type` makes the `ArrayType` of a parameter from its annotation. The function
-`static_argument` checks the value of a parameter that takes a number or a string. The function `declared_result` gives
-a result the type that the called function declares. The file minitri/graph/shape_unification.py finds the sizes for the
-dimension names of a called function. An argument of the wrong kind raises CompileError MT0102. An argument that must be
-known at compile time, but is not, raises CompileError MT0106. A result whose type differs from the declared type raises
-CompileError MT0207.
+each axis that a pack stands for. The function `array_type` makes the `ArrayType` of a parameter from its annotation.
+The function `static_argument` checks the value of a parameter that takes a number or a string. The function
+`declared_result` gives a result the type that the called function declares. The file minitri/graph/shape_unification.py
+finds the sizes for the dimension names of a called function. An argument of the wrong kind raises CompileError MT0102.
+An argument that must be known at compile time, but is not, raises CompileError MT0106. A result whose type differs from
+the declared type raises CompileError MT0207.
 
 Arguments that decide the shape of a result, such as an axis, must be known at compile time. The functions at the end of
 this file read arguments that must be known at compile time. If the arithmetic in an argument fails, as in `1 // 0`, a

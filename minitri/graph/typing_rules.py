@@ -352,7 +352,7 @@ def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | No
 
 
 def require(holds: bool, rule: str) -> None:
-    """Raises ValueError with the text `rule` unless `holds` is true."""
+    """Raises ValueError if `holds` is false. The text of the error is `rule`."""
     if not holds:
         raise ValueError(rule)
 

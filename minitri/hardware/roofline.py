@@ -51,7 +51,7 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Returns the reason why the times do not belong to this compilation, or "" if the times belong to it."""
+        """Returns the reason why the times are not times of this compilation, or "" if there is no such reason."""
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)

@@ -362,8 +362,8 @@ def plain_axis(d: Dim) -> str | None:
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
     """Returns the guards (conditions) that contain a symbol of `index`: an axis or a computed value.
 
-    For example, a matrix product loads its first factor `a[i, r]` once for all columns `j`. The index `[i, r]` does not
-    contain `j`, so a guard such as `j >= 2` is left out.
+    For example, a matrix product loads its first factor `a[i, r]` once for all columns `j`. The guard `j >= 2` contains
+    neither `i` nor `r`, so the guard is left out.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

@@ -73,7 +73,7 @@ class Linked(Record, eq=False):
 
 
 def of_module(module: ast.Module, name: str) -> Definition:
-    """Returns the definition of a function in a program's text.
+    """Returns the definition of the function `name` of a module.
 
     The function can call the other functions of the same text.
     """

@@ -151,8 +151,8 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 def from_function(function: Callable[..., object]) -> ast.Module:
     """Returns the module that has this Python function as its only function.
 
-    Raises ParseError if `function` is a lambda, a generator, an async function, or no Python function. Raises
-    ParseError if the source text of `function` is not available.
+    Raises ParseError if `function` is not a Python function, or if it is a lambda, a generator or an async function.
+    Raises ParseError if the source text of `function` is not available.
     """
     plain = plain_function(function)
     if plain.__name__ == "<lambda>":

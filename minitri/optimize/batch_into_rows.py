@@ -12,9 +12,9 @@ copy factors, split the depth (the summed axis) and choose tiles for one product
 Without the pass `batch-into-rows`, the pass `collapse-axes` would merge the batch axes and the row axis later. The pass
 `collapse-axes` cannot merge these axes if the result of the product is stored with a transpose.
 
-The pass `batch-into-rows` does not change products of unknown sizes. Products of 8-bit weights stay unchanged, because
-they have special tiles with few rows. A batch of products stays a batch if the second factor varies along the last
-batch axis. Products that could share a loop with other reductions, as in attention, keep their batch axes.
+The pass `batch-into-rows` does not change products of unknown sizes. The pass does not change products of 8-bit
+weights, which have special tiles for few rows. A batch of products stays a batch if the second factor varies along the
+last batch axis. Products that could share a loop with other reductions, as in attention, keep their batch axes.
 """
 
 import math

@@ -140,8 +140,8 @@ def room(
     `instead`: the function that runs in place of the optimisation if `--without` leaves the optimisation out.
     `gpu`: whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one program at
         a time. Optimisations for GPUs would not make the interpreter faster.
-    `together`: whether one call of the optimisation gets all tile programs. Otherwise each tile program has a call of
-        its own.
+    `together`: whether one call of the optimisation gets all tile programs. If `together` is false, each tile program
+        has a call of its own.
     """
     module, called = place.split(":")
     function = getattr(import_module(f"minitri.optimize.{module}"), called)

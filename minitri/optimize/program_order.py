@@ -9,8 +9,8 @@ idle until that program ends. Programs that run for a long time must start first
 timing anomalies", 1969: longest processing time first). If the tiles at the end of the last grid axis have the most
 work, the programs for these tiles start first. In causal attention, the tiles at the end of the last grid axis have the
 most work. The tiles along the last-but-one grid axis are divided into groups. Within a group, programs with more work
-start earlier. A group has about as many programs as the GPU runs at once. The L2 cache can then hold the data of the
-group.
+start earlier. A group has about as many programs as the GPU runs at once. The L2 cache can then hold the data of one
+group of tiles.
 
 If a program has two loops over the same elements, the second loop starts with the last block. When the second loop over
 the same elements starts, the cache still contains the last blocks that the first loop has read.

@@ -68,9 +68,9 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
 
 
 class Cut:
-    """A reduction that is split into two steps. Axis k of the operand becomes two axes: an axis of parts, and an axis
-    of the elements inside a part. The first step reduces the elements of each part, and the second step reduces the
-    results of all parts.
+    """A reduction that is split into two steps. Axis k of the operand is replaced by two axes: one counts the parts,
+    and one counts the elements of a part. The first step reduces the elements of each part, and the second step reduces
+    the results of all parts.
     """
 
     def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim) -> None:
@@ -208,7 +208,7 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
     """Checks whether the expression `root` reads only one array that varies along the reduced axes: the operand of the
     maximum `y`. The function returns True for exp(x - max x). The function returns False for w * exp(x - max x),
-    because the array w varies too.
+    because the array w also varies along the reduced axes.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])

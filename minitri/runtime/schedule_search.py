@@ -59,7 +59,7 @@ class Tuning(NamedTuple):
 
     @property
     def best(self) -> Trial:
-        """The fastest trial, or the first trial if no candidate could be measured."""
+        """The fastest candidate, or the first candidate if no time could be measured."""
         timed = [t for t in self.trials if t.timing is not None]
         return min(timed, key=lambda t: t.timing.median if t.timing else 0.0, default=self.trials[0])
 

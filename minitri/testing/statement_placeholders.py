@@ -48,7 +48,7 @@ class Parameter(Record):
 
 
 class Value(Record):
-    """A sample value of a parameter or variable.
+    """The value that a parameter or variable of a program has for the sample arrays.
 
     If the attribute `exact` of a sample value is true, every stage must compute this value bit for bit.
     """

@@ -144,7 +144,7 @@ class Program(LaunchOptions, eq=False):
     `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). It then waits for
         the results of that kernel.
     `flattened`: whether the loop over the tiles of a persistent kernel and the loop inside it become one loop.
-    `hints`: hints about how the target compiles single ops and loops. The key is the op or loop.
+    `hints`: hints about how the target compiles single ops and loops. The keys of `hints` are ops and loops.
     """
 
     name: str

@@ -140,8 +140,8 @@ class Lowering:
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The dict `have`
-        contains the ops that are already in the tile program.
+        """Returns the ops that are missing in the tile program and needed to compute `ops`. Operands come before the
+        ops that use them. The dict `have` contains the ops that are already in the tile program.
         """
         roots = [op for op in ops if op not in have]
         wanted = {*postorder(roots, lambda op: [o for o in ir.children(op) if o not in have])}

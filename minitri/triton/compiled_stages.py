@@ -2,9 +2,9 @@
 
 The function `build` takes the Python source of the triton stage, the kernels in this source, and a target. It returns
 the compiled kernels. The function `stage_text` returns the text of one stage of Triton's compiler. For NVIDIA's GPUs,
-the stages of Triton's compiler are TTIR, TTGIR, LLVM IR, PTX and SASS. For AMD's GPUs, AMDGCN replaces PTX and SASS. No
-function in this file imports torch. If this machine cannot make a stage, such as machine code for another vendor's GPU,
-the functions raise `StageUnavailable`.
+the stages of Triton's compiler are TTIR, TTGIR, LLVM IR, PTX and SASS. For AMD's GPUs, the last stage is AMDGCN instead
+of PTX and SASS. No function in this file imports torch. If this machine cannot make a stage, such as machine code for
+another vendor's GPU, the functions raise `StageUnavailable`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     rt.settle()          waits for tensor cores
 
 The function `byte_to_f16` takes a tile, and returns the same values as Triton's conversion `.to`. The function
-`unknown` returns its argument. The functions `settle` and `wait_for_previous` only wait. Kernels call the functions of
-rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter, minitri/triton/rt_interpreter.py replaces
-the functions of rt_intrinsics.py by plain operations.
+`unknown` returns its argument. The functions `settle` and `wait_for_previous` compute nothing: they only wait. Kernels
+call the functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
+minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

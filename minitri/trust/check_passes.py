@@ -5,7 +5,8 @@ row has the largest error of the stage that the pass made, the error bound, and 
 The pass of the first failing row is wrong, because the results before this pass were still right. If a pass fails,
 `check` searches for smaller arguments for which the same pass fails.
 
-`interpreter`: code for numpy arrays, which Triton's interpreter runs. Its tiles are as large as Triton allows.
+`interpreter`: code for numpy arrays, which Triton's interpreter runs. The tiles of this variant are as large as Triton
+    allows.
 `cuda`: code for a GPU, which numpy and Triton's interpreter run. Reports call this variant "cuda:90 on CPU".
 `cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
 `cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.

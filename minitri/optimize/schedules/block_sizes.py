@@ -128,7 +128,7 @@ def vector(op: Load | Store, along: Symbol) -> int:
 
 
 def widest_bytes(kernel: Kernel) -> int:
-    """Returns the size of an element, in bytes, for the load or store that accesses the most elements."""
+    """Returns the element size, in bytes, of the load or store that accesses the most elements."""
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
     most = max((touched(kernel, op) for op in accesses), default=0)
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)

@@ -23,8 +23,8 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, plain, with_options
 def interpreter(kernel: Kernel, request: Request) -> Schedule | None:
     """Gives reductions and products very large tiles in Triton's interpreter, so that few grid programs run.
 
-    A grid program takes about a millisecond in the interpreter, however many elements it has. Elementwise kernels get
-    large tiles from their own rule.
+    In the interpreter, each grid program takes about a millisecond, whatever the size of its tile. Elementwise kernels
+    get large tiles from their own rule.
     """
     if not request.interpreter or not kernel.reduced:
         return None

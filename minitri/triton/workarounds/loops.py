@@ -5,7 +5,7 @@ a tensor core of a Hopper GPU reads this operand from registers. A grid program 
 read an operand from registers, but continues with its next instructions. In a loop that Triton pipelines, the grid
 program computes the operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets
 the grid program write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue
-9433). Because registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
+9433). The product then reads overwritten registers, so its results are wrong and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
