@@ -41,7 +41,7 @@ class BaseProgram:
     explains the settings `without`, `options` and `effort`.
 
     `limits`: the limits on the time and memory of compilations. They were in force when the program was made.
-    `start`: the first stage of a program that was read from the text of a stage. None for other programs.
+    `start`: the first stage of a program that was read from the text of a stage. For other programs, `start` is None.
     `against`: the program with which `check` compares this program. None if the user gave no such program.
     `watched`: the functions and constants that the program's Python function uses, with their values at the
         compilation.
@@ -126,7 +126,7 @@ class BaseProgram:
         return call
 
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
-        """Returns the compilation context of a call: everything that decides what is compiled.
+        """Returns the compilation context of a call: all settings and facts that determine the compiled code.
 
         `known`: if true, sizes and strides are constants in the kernels. If false, the kernels work for any sizes and
             strides.

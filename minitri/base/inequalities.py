@@ -12,8 +12,8 @@ for a positive integer `scale` and an integer `room` from 0 to scale - 1.
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
 The right side of this equation is a sum of products that are >= 0, so the left side, scale * goal + room, is >= 0 as
-well. If scale * goal + room >= 0 and room < scale, then the goal is greater than -1. The goal is an integer, so it is
->= 0.
+well. If scale * goal + room >= 0 and room < scale, then the goal is greater than -1. A goal is an integer, so a goal
+greater than -1 is >= 0.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown

@@ -13,7 +13,7 @@ two sizes of slices:
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-Two sums of maxima and minima of one size N have the same canonical form if they are equal for all N.
+If two sums of maxima and minima of one size N are equal for all N, they have the same canonical form.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at n = k only. Any piecewise linear function

@@ -12,7 +12,7 @@ returns the exception instead of a time.
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
 The calls of an implementation use the sets of inputs in a cycle: the first set follows the last set. The timer keeps
-the result of each call in memory until the next call with the same inputs. There are enough sets of inputs to push the
+each result in memory until the next call with the same set of inputs. There are enough sets of inputs to push the
 inputs and results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the
 L2 cache by writing zeros to it, because the GPU would write the zeros back to memory during the call. If the GPU also
 had to copy zeros from its cache to memory, a kernel that mostly reads would be slower.

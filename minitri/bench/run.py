@@ -48,7 +48,7 @@ def main(
     `tune`: whether every program also runs with measured schedules.
     `calls`: whether to measure the host time of a call, and the time to a first result. An empty `names` has the same
         effect.
-    `ablate`: whether to run only minitri, each time without one optimisation (ablation.py).
+    `ablate`: whether to run minitri alone, with one optimisation left out each time (ablation.py).
     """
     with_gpu = torch.cuda.is_available()
     chosen = [] if ablate else select(names)

@@ -232,8 +232,8 @@ def bench(
     """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
 
     With `programs=20`, measures 20 random programs. If `figures` names a file that an earlier run wrote, measures
-    nothing and draws figures from this file. Without `programs` and `figures`, measures the benchmark cases in `cases`.
-    Returns the exit code.
+    nothing and draws figures from this file. If neither `programs` nor `figures` is given, measures the benchmark cases
+    in `cases`. Returns the exit code.
     """
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks

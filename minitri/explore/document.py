@@ -183,8 +183,8 @@ DEFAULT_TARGET = "cuda:90"
 def command(compiled: Compilation, compare: Mapping[str, Any], panes: Sequence[str]) -> str:
     """Returns the command that makes the page again.
 
-    The command is a line for a shell if the program comes from a file or an expression. For a program from a notebook
-    cell, a string or the text of a stage, the command is a line of Python.
+    The command is a line for a shell if the program comes from a file or an expression. A program from a notebook cell,
+    from a string or from the text of a stage gets a line of Python.
     """
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"

@@ -18,11 +18,11 @@ result also shows which elements the access would read or write without its mask
 The evaluator of tile programs (tiles/evaluate.py) computes all values. The sanitizer (trust/sanitizer.py) reports every
 access. The module execution_trace.py only records the values and accesses.
 
-The sizes are so small that a screen can show the arrays. Most sizes are no multiples of a block size, so masks have an
-effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with matrix
-products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When the recorded
-steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid programs are
-left out.
+The program runs with small sizes, so that a screen can show the arrays. Most sizes are no multiples of a block size, so
+masks have an effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs
+with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When
+the recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid
+programs are left out.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        If earlier runs have recorded `cells` elements or more, the result for a run is None. The dict `line` maps the
-        `id` of an op to the number of the op's line. The function records only the ops in `line`.
+        After the runs have recorded `cells` elements or more, each further run has the result None. The dict `line`
+        maps the `id` of an op to the number of the op's line. The function records only the ops in `line`.
         """
         runs: Runs = []
         for place in grid:
@@ -203,8 +203,8 @@ MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # sizes for programs with matrix 
 
 
 def small(compiled: Compilation) -> Compilation | None:
-    """Compiles the program for small sizes. The function tries one row of sizes after another (`MORE`, `FEW`) until the
-    program accepts the sizes.
+    """Compiles the program for small sizes. The function tries the rows of sizes in `MORE` and `FEW`, until the program
+    accepts the sizes of a row.
 
     Returns None if a constant size in the program, as in `f32[100000]`, is too large.
     """

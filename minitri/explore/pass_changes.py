@@ -89,7 +89,7 @@ def defined(function: Callable[..., Any]) -> str:
 
 
 def first_sentence(documented: Any) -> str:
-    """Returns the first sentence of a docstring; the argument is the module of a pass or the function of a rule.
+    """Returns the first sentence of the docstring of a pass's module or of a rule's function.
 
     If the sentence ends with a colon, a full stop replaces the colon.
     """

@@ -86,7 +86,7 @@ class Trace:
         return self._stages[stage]
 
     def of(self, spans: Iterable[Span]) -> Nodes:
-        """Returns the numbers of the graph nodes to which the given spans (places in the source) belong.
+        """Returns the numbers of the graph nodes that belong to the given spans (places in the source).
 
         If a span has no node number, the function takes all nodes with the same place in the source.
         """

@@ -16,8 +16,8 @@ head of the function, the heads of its branches, and lines that wait for an earl
 kernel as a whole gets the graph nodes of all stores of the kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
-operation with a location gets the graph nodes of the source line to which the location leads. Some operations have no
-location, such as an address, an allocation of tensor memory, or a constant that Triton moves out of a loop. An
+operation with a location gets the graph nodes of the source line to which the location leads. Triton gives no location
+to some operations, such as addresses, allocations of tensor memory, and constants that it moves out of a loop. An
 operation without a location gets the graph nodes of its users (the operations that read its result). If no operation
 uses the result, the operation gets the graph nodes of all stores of the kernel. An operation whose location is the head
 of the function is treated as an operation without a location.

@@ -1,8 +1,8 @@
 """Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
 The function `trial` takes a seed. The returned `Outcome` says how many comparisons were made. If a comparison failed,
-the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked by two
-kinds of comparisons:
+the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked in two
+ways:
 
 `check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py).
 `relations` compares the program with changed programs that must compute the same result
@@ -152,8 +152,8 @@ def examined(
 
     First, every compiler pass is checked for each variant of compilation in `variants` (minitri/trust/check_passes.py).
     If no pass is wrong, the program is compared with changed programs that must compute the same result, such as a
-    program with renamed variables. The argument `relations` selects the changed programs by their keys in `RELATIONS`.
-    The default is `PAIRS[on]`.
+    program with renamed variables. The argument `relations` lists kinds of changed programs: keys of the dictionary
+    `RELATIONS`. The default is `PAIRS[on]`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:

@@ -230,7 +230,7 @@ class Condition(Record):
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> tuple[Condition, ...]:
-    """Returns the conditions that are still undecided for these sizes, with the sizes inserted for their names.
+    """Puts the given sizes into the conditions, and returns the conditions that remain undecided.
 
     Raises the CompileError of the first condition that is false for these sizes.
     """

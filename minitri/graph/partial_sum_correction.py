@@ -8,8 +8,8 @@ reduction m run over the same elements. The function `transport` returns T(F), t
 sum of F. After m has changed, T(F) turns the partial sum for the old m into the partial sum for the new m. If no
 correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks of elements
 computes the sum s and the reduction m together. After each block, the loop corrects the partial sum s for the new value
-of m, and adds the sum over the block. Two partial sums over different elements can be added after both are corrected
-for the same value of m.
+of m, and adds the sum over the block. To add two partial sums over different elements, both must first be corrected for
+the same m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -96,7 +96,7 @@ class Reduced(NamedTuple, Generic[E]):
 
 class Rescale(NamedTuple, Generic[E]):
     """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. The correction multiplies the partial
-    sum by exp(h(old y) - h(new y)). A softmax sums exp(x - y), so its h(y) is y.
+    sum by exp(h(old y) - h(new y)). For softmax, which sums exp(x - y), h(y) is y.
 
     The field `shifts` contains one expression h(y) for each factor exp(x - h(y)) of the summed expression.
     """

@@ -11,7 +11,7 @@ program. The sizes of all arrays must be known. A prediction is a `Work`, which 
 If several tiles read the same bytes, a cache serves most of the repeated reads.
 
 An operator on floats counts as one operation. "Special" operators, such as exp, are counted twice: with all operators,
-and in a separate number. A matrix product counts two operations for each multiplication. Selections, conversions,
+and in a separate number. Each multiplication in a matrix product counts as two operations. Selections, conversions,
 comparisons and integer arithmetic count as zero operations.
 """
 

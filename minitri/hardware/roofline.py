@@ -2,9 +2,9 @@
 
     print(roofline(low.compilation))
 
-The function `roofline` takes a compilation in which all sizes are known. It can also take the measured times of the
-kernels. It returns a `Roofline`. A `Roofline` holds the bytes and operations of the graph, the kernels and the tiles
-(predicted_work.py). A `Roofline` also holds the least time in which the chip can move the bytes and compute the
+The function `roofline` takes a compilation in which all sizes are known. The function can also take the measured times
+of the kernels. It returns a `Roofline`. A `Roofline` holds the bytes and operations of the graph, the kernels and the
+tiles (predicted_work.py). A `Roofline` also holds the least time in which the chip can move the bytes and compute the
 operations, at its peak rates. The least time is the time that the slowest unit (memory or an arithmetic unit) takes at
 its peak rate. No kernel reaches the peak rates of a chip, so a formula predicts a more realistic time for each kernel.
 

@@ -109,8 +109,8 @@ class AxisRanges:
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
         """Returns the items of the list `guards`, and each item of the list `conditions` that does not follow from the
-        guards. Both the guards and the conditions are integer expressions that must be >= 0. Returns None if no index
-        meets all guards and conditions.
+        guards. Guards and conditions are integer expressions. Each of these expressions must be >= 0. Returns None if
+        no index meets all guards and conditions.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -360,7 +360,7 @@ def plain_axis(d: Dim) -> str | None:
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards (conditions) that contain a symbol of `index`: an axis or a computed value.
+    """Returns the guards (conditions) that share an axis or a computed value with `index`.
 
     For example, a matrix product loads its first factor `a[i, r]` once for all columns `j`. The guard `j >= 2` contains
     neither `i` nor `r`, so the guard is left out.

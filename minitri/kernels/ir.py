@@ -161,8 +161,7 @@ class Reduce(_Op):
     `shift`: an op whose value is added to the partial sum before a loop adds the next block. None stands for 0.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
-    The pass in minitri/optimize/online_reductions/merge_loops.py gives a reduction its fields `rescale` and `shift`,
-    which correct partial sums.
+    The pass in minitri/optimize/online_reductions/merge_loops.py sets the fields `rescale` and `shift` of reductions.
     """
 
     op: str
@@ -174,8 +173,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements that a reduction over the axes `over` combines. Inside a loop over the axes `over`, a
-    `Count` is the number of elements in all blocks up to and including the current block.
+    """The number of elements that a reduction over the axes `over` combines. In a loop over the axes `over`, a `Count`
+    counts the elements of the current block and of all earlier blocks.
 
     Tile programs have no ops of the class `Count`, because lowering replaces an op `Count` by a number.
     """

@@ -126,7 +126,7 @@ class UnclosedBracket(ParseError):
 
 
 def unmatched(opening: ast.Word, word: ast.Word) -> ParseError:
-    """Returns the error for a closing bracket of the wrong kind."""
+    """Returns the error for a closing bracket that does not match the opening bracket."""
     line, wanted = opening.span.line_column[0], CLOSES[opening.text]
     error = mistake("wrong_bracket", word.span, closing=word.text, opening=opening.text, line=line, wanted=wanted)
     return error.write(word.span, wanted)

@@ -8,9 +8,9 @@
 
 In a matrix product, a tile with few rows uses each element of the second factor for few results only. One large product
 uses each element for more results, so it is faster than many small products whose rows do not fill a tile. Later passes
-copy factors, split the depth (the summed axis) and choose tiles for one product with the rows of the whole batch.
-Without the pass `batch-into-rows`, the pass `collapse-axes` would merge the batch axes and the row axis later. The pass
-`collapse-axes` cannot merge these axes if the result of the product is stored with a transpose.
+copy the factors of this large product, split its depth (the summed axis) and choose its tiles. Without the pass
+`batch-into-rows`, the pass `collapse-axes` would merge the batch axes and the row axis later. The pass `collapse-axes`
+cannot merge these axes if the result of the product is stored with a transpose.
 
 The pass `batch-into-rows` does not change products of unknown sizes. The pass does not change products of 8-bit
 weights, which have special tiles for few rows. A batch of products stays a batch if the second factor varies along the

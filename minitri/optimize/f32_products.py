@@ -16,8 +16,8 @@ or "ieee", to each product without a `precision` argument. Products of unknown o
 and so do all products on chips without fast tensor cores. A product gets the precision "ieee" if its second factor is
 not contiguous along the depth (the summed axis). The TF32 parts of the second factor are stored in shared memory.
 Tensor cores can read TF32 blocks from shared memory only if the blocks are contiguous along the depth. The TF32 parts
-of the first factor stay in registers, so the first factor may have any layout. The file pack_operands.py copies large
-second factors into a layout that is contiguous along the depth.
+of the first factor stay in registers, so the first factor may have any layout. The file pack_operands.py copies a large
+second factor, so that the copy is contiguous along the depth.
 
 The two products of attention are computed from TF32 parts in separate kernels. A loop with both products of attention
 would need too many registers. One kernel stores the first product of attention, the matrix of scores. The kernel of the

@@ -46,7 +46,7 @@ WHOLE = "another loop has the short last block"
 
 
 def mask(program: Program) -> Program:
-    """Returns the program with masks that contain only necessary tests."""
+    """Adds masks to a program, and returns the program. The masks contain only necessary tests."""
     return MaskElision(program).run()
 
 
@@ -146,7 +146,7 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 
 
 def implies(stronger: Dim, c: Dim) -> bool:
-    """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
+    """Checks whether the bounds check `stronger` implies the bounds check `c`: for example, i < N implies i < N + 2.
 
     Returns False if one of the bounds checks compares several indices, because only comparisons of a single index are
     certainly exact in 32-bit arithmetic.

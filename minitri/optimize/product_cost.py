@@ -10,10 +10,10 @@ into parts, a second kernel adds the results of the parts (split_k.py). The esti
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
 If the depth is divided into parts, fewer multiprocessors are idle in the last wave (the last group of programs that run
-at once). For example, a product of 72 tiles takes one wave, in which 60 of 132 multiprocessors are idle. If the depth
-of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Because each
-program sums over a third of the depth, the two waves take 2/3 of the time of one wave without parts. If reading the
-factors from memory takes most of the time, dividing the depth into parts saves little time.
+at once). For example, a product of 72 tiles takes one wave. In this wave, 60 of 132 multiprocessors are idle. If the
+depth of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Because
+each program sums over a third of the depth, the two waves take 2/3 of the time of one wave without parts. If reading
+the factors from memory takes most of the time, dividing the depth into parts saves little time.
 
 The estimated time of copying a factor is the time in which the memory of the chip reads and writes the factor once.
 

@@ -14,9 +14,8 @@ the second product is computed from the first product. A product that could shar
 only if most of the GPU would be idle without the split. Loops of attention are split by split_kv.py.
 
 A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). If a
-product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. A rule of
-thumb also chooses the number of parts for 16-bit products with few rows, because loads take most of the time of such
-products.
+product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. For
+16-bit products with few rows, loads take most of the time, so a rule of thumb chooses the number of parts too.
 """
 
 import math

@@ -121,8 +121,8 @@ def _chained(graph: Graph) -> set[Node]:
 
 
 def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = False) -> tuple[int, int, Dim]:
-    """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
-    would not make the reduction faster.
+    """Returns the axis to split, the number of parts and the length of a part. If splitting the axis would not make the
+    reduction faster, the number of parts is 1.
 
     `chained`: whether the reduction belongs to a chain of reductions of the same elements.
     """

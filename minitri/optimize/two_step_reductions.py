@@ -15,9 +15,9 @@ of all parts. The correction of a partial sum is called a transport (minitri/gra
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, each part computes the sum of
 exp(x - 0), which is 0. If x contains only -inf, combining the parts multiplies 0 by exp(0 - -inf), so the result is
-nan. The unsplit reduction also gives nan if all elements are -inf. If the extent of the axis is not a multiple of the
-length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
-An operand that is not the argument of an exponential is padded with the neutral element of the reduction.
+nan. The unsplit reduction also gives nan if all elements are -inf. If the last part would be shorter than the other
+parts, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0. An operand
+that is not the argument of an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.

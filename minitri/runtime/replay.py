@@ -232,8 +232,8 @@ MAX_REPLAYS = 1024  # replays of one program
 class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
-    The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
-    equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
+    Of several equal calls, the first call binds its arguments, finds its kernels and keeps a `Replay`. The second of
+    several equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
     recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
     previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 

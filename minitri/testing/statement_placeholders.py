@@ -96,7 +96,7 @@ class FormFiller(StatementWriter):
         return PLACEHOLDERS[name](self, filled, x)
 
     def required(self, options: Sequence[Any]) -> Any:
-        """Returns one of the given options, chosen at random. Raises DoesNotFit if the list of options is empty."""
+        """Returns one of the given options, chosen at random. Raises DoesNotFit if there are no options."""
         if not options:
             raise DoesNotFit
         return self.choose(options)

@@ -171,8 +171,8 @@ class Lowering:
         return not self.loops_of(op)
 
     def iterate(self, op: Op, new: Any, nest: Nest) -> None:
-        """Writes the statements that compute `op` in one iteration of a loop. The argument `new` is a copy of `op` that
-        reads the values of its operands in the tile program.
+        """Writes the statements that compute `op` in one iteration of a loop. The argument `new` is a copy of `op`. The
+        operands of the copy are values of the tile program.
         """
         if self.looped_over(op):
             nest.carries += self._accumulate(op, new, nest.body)

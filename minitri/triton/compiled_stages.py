@@ -47,7 +47,7 @@ def jit_functions(text: str) -> dict[str, Any]:
 
 
 class Kind(Record):
-    """The facts about a kernel's arguments that Triton uses when it compiles the kernel.
+    """The facts about a kernel's arguments that affect the machine code.
 
     If two calls of a kernel have an equal `Kind`, they use the same machine code.
 
@@ -68,7 +68,8 @@ class Kind(Record):
         """Returns the `Kind` (facts about arguments) with which a kernel is compiled if no call has given arguments
         yet.
 
-        Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
+        The function assumes that pointers are aligned, because torch allocates aligned memory. It also assumes that
+        sizes fit into 32 bits.
 
         The size counts as a multiple of 16 only if this follows from its expression, as in `16*N`.
         """

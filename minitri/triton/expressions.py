@@ -194,7 +194,9 @@ class Expressions:
         return " & ".join(tests)
 
     def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
-        """Returns the axes that an index expression depends on. Leaves out axes along which tiles have one element."""
+        """Returns the axes that an index expression depends on. Axes along which tiles have a single element are left
+        out of the result.
+        """
         symbols = d.symbols()
         axes = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
         return self.lanes(axes | {a for s, v in picks if s in symbols for a in v.axes})

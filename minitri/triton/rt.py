@@ -14,8 +14,8 @@ kernel.
 If a function of `tl` or `libdevice` already gives numpy's result, kernels call this function directly. Approximations
 are in minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in
 minitri/triton/rt_float_division.py. Functions that only make kernels faster, or avoid an error of the compiler, are in
-minitri/triton/rt_intrinsics.py. The module rt.py exports its own functions and those of rt_fast_math.py,
-rt_float_division.py and rt_intrinsics.py.
+minitri/triton/rt_intrinsics.py. The module rt.py also exports the functions of rt_fast_math.py, rt_float_division.py
+and rt_intrinsics.py.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

@@ -14,7 +14,7 @@ call most often (`COMMON`), so most kernels share one copy.
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
 branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after
 LLVM's optimisations, so the branch sometimes remains in the machine code. A small copy of libdevice has only the
-versions that keep denormals. No kernel of minitri calls the versions that replace denormals by 0.
+versions that keep denormals. minitri's kernels do not call the other versions, which replace denormals by 0.
 
 For AMD's GPUs, this module makes no copies of math libraries.
 """

@@ -62,7 +62,7 @@ class Failure(NamedTuple):
     after: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the failure as values that JSON can hold.
+        """Returns the failure as a dictionary that can be written as JSON.
 
         A large array is given by its dtype and shape only.
         """

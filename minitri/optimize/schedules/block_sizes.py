@@ -113,7 +113,7 @@ def touched(kernel: Kernel, op: Load | Store) -> int:
 
 def vector(op: Load | Store, along: Symbol) -> int:
     """Returns how many neighbouring elements along the axis `along` one instruction can load or store. An instruction
-    can load or store several elements only if their address is a multiple of their total size.
+    can load or store several elements only if the first element's address is a multiple of their total size.
     """
     width = ALIGNMENT // op.dtype.bytes
     for monomial, c in op.offset.terms:

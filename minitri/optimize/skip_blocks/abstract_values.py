@@ -85,8 +85,8 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns what is known about a result that is one of `values`. For example, a `where` with an unknown condition
-    selects one of two values.
+    """Returns what is known about a result that is one of `values`. For example, the result of a `where` with an
+    unknown condition is one of two values.
     """
     if len({v.term for v in values}) == 1:
         return values[0]

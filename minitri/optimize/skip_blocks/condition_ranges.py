@@ -198,7 +198,9 @@ def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`, inside which the formula is true for every element of the block."""
+    """Returns an interval of indices along `axis`. Inside the interval, the condition `f` is true for every element of
+    the block.
+    """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 0) or NOWHERE, NOWHERE, _common, _one_of)
 
 

@@ -48,7 +48,7 @@ class Update(NamedTuple):
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Returns one reason for each carried value: why an iteration leaves this value unchanged. The argument `assumed`
+    """For each carried value, returns the reason why an iteration leaves this value unchanged. The argument `assumed`
     maps ops to what is assumed about their values, for example that a condition is false.
 
     Returns None if the iteration could change a carried value.

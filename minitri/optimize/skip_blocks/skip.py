@@ -57,7 +57,7 @@ class _Choice(Record):
 
     @property
     def chosen(self) -> Op:
-        """The operand that the `where` op selects for elements whose condition equals the field `holds`."""
+        """The operand that the `where` op selects if its condition has the value `holds`."""
         return self.op.args[1 if self.holds else 2]
 
 

@@ -2,11 +2,11 @@
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
-Tensor cores of Hopper GPUs read a block of a factor from shared memory, at an address in a register. Triton can store
-two blocks at the same address, one after the other. For two blocks at the same address, ptxas 12.8 (of Triton 3.6)
-computes the addresses of both blocks from one register. If the second block has at most 32 contiguous columns, ptxas
-reads the address of this block from a register that no instruction has written. With a wrong address, a part of the
-product is missing, or the program reads memory outside of its arrays.
+Tensor cores of Hopper GPUs read a block of a factor from shared memory, at an address in a register. Triton can reuse
+an address of shared memory: it stores one block there, and later another block. For two blocks at the same address,
+ptxas 12.8 (of Triton 3.6) computes the addresses of both blocks from one register. If the second block has at most 32
+contiguous columns, ptxas reads the address of this block from a register that no instruction has written. With a wrong
+address, a part of the product is missing, or the program reads memory outside of its arrays.
 
 If software pipelining copies blocks in advance, Triton gives each block an address of its own.
 Triton copies no block in advance for a loop of one iteration. Triton also copies no factor that the kernel computes,
