@@ -109,7 +109,7 @@ class Pass(Record):
 
     `function`: the main function of the pass. The docstring of its module explains the pass.
     `instead`: the function that runs in place of `run` if the pass is left out. None if the pass cannot be left out.
-    `verify`: the verifier of the result. It raises ValueError if the result breaks a rule of its IR.
+    `verify`: a function that checks the result of the pass. It raises ValueError if the result breaks a rule of its IR.
     `text`: the function that prints the result of the pass as text.
     """
 

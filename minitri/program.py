@@ -186,7 +186,7 @@ class Program(BaseProgram):
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
-        """Runs the program as it is after one stage of the compilation, and returns the results as numpy arrays.
+        """Runs one stage of the program, and returns the results as numpy arrays.
 
         numpy evaluates the stages "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and
         "tile.target". Triton's interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises

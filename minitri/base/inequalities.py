@@ -23,8 +23,8 @@ tests need not trust the search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
-i. Facts are multiplied by factors of products in the goal or in other facts. For example, if the goal contains the
-product N*i, facts that contain i are multiplied by N.
+i. The search multiplies facts by factors that occur in the goal or in other facts. For example, if the goal contains
+the product N*i, facts that contain i are multiplied by N.
 
 The function `prove` finds no proof for some goals that are always >= 0.
 """

@@ -60,9 +60,9 @@ class Operator(Record):
     `name`: the name of the operator's function in the language. It is the name in the array API standard, if the
         standard has the function.
     `arity`: the number of array operands.
-    `numpy`: the numpy function that defines the operator. It takes numpy arrays of compute dtypes, which were converted
-        as `operands` says. It returns an array of the result dtype. A row of operators.toml names a function of
-        operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
+    `numpy`: the numpy function that defines the operator. The function takes numpy arrays of compute dtypes, converted
+        as the field `operands` says. It returns an array of the result dtype. A row of operators.toml names a function
+        of operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
         numpy's warnings.
     `triton`: the operator's Triton expression, as a template. The operands replace {0}, {1} and {2}, and the operand
         dtype (`tl.float32`) replaces {t}. A table has a template for each kind of dtypes: {"f64": ..., "iu": ...}.

@@ -1,4 +1,4 @@
-"""Reports what the passes of the compiler do: prints log lines, and records the rewrite rules that the passes apply.
+"""Reports what the compiler's passes do: prints log lines, and records which rewrite rules are applied.
 
 The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic. The
 topics are:

@@ -113,7 +113,7 @@ def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
 
 
 def check_product(terms: int, factors: int) -> None:
-    """Raises CompileError MT0401 if a size has too many terms, or too many factors in one term.
+    """Raises CompileError MT0401 if a size has too many terms, or if a term has too many factors.
 
     Without the function `check_product`, a high power of a sum such as (M + N + K) would fill the memory with terms.
     """

@@ -122,7 +122,7 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
 
     The returned part causes at least half of the loss: the seconds by which minitri is slower than torch.
 
-    `whole`: the measured row of the whole program. It is returned if no slow part causes half of the loss.
+    `whole`: the measurements of the whole program. It is returned if no slow part causes half of the loss.
     `bound`: a part is slow if torch's time divided by minitri's time is smaller than `bound`.
     """
     for length in range(1, len(program.statements)):

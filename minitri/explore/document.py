@@ -22,7 +22,7 @@ command:
 
 The command that makes a page again is a line of Python if the program comes from neither a file nor an expression. For
 a compilation with options for schedules, the page shows a line of Python instead of a shell command. The command that
-makes a page also says which program to compare with, and which panes of the page are open.
+makes a page again also gives the program for comparison and the open panes.
 """
 
 import re
@@ -151,7 +151,7 @@ class _Sources:
     def place(self, span: Span) -> list[list[int]]:
         """Returns [[source, start, end]] for a span, or an empty list if the page does not show the text of the span.
 
-        The returned number `source` is the index of the text that contains the span.
+        The number `source` is the index of a text of the page: the text that contains the span.
         """
         for number, (source, start, end) in enumerate(self.parts):
             if source == span.source and start <= span.start and span.end <= end:

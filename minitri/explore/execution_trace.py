@@ -2,8 +2,8 @@
 
 The function `player` takes a compilation and returns plain data. The data has the arrays, and for each kernel its text,
 the marks (numbers of graph nodes) of each line, and the steps of each grid program. A step says which elements of a
-tile are read or written, which elements a mask stops, and what values the elements have. For each masked access, the
-result also shows which elements the access would read or write without its mask.
+tile are read or written, which elements a mask stops, and what values the elements have. The data also shows what a
+masked access would read or write without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
@@ -16,7 +16,7 @@ result also shows which elements the access would read or write without its mask
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
 The evaluator of tile programs (tiles/evaluate.py) computes all values. The sanitizer (trust/sanitizer.py) reports every
-access. The module execution_trace.py only records the values and accesses.
+access. The module execution_trace.py records these values and accesses.
 
 The program runs with small sizes, so that a screen can show the arrays. Most sizes are no multiples of a block size, so
 masks have an effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs

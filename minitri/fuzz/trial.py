@@ -26,7 +26,8 @@ program's arguments have few elements, the stored file has every element and the
 have many elements, the stored file has only the seed. To repeat the failure, the arguments are made from the seed
 again.
 
-A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
+This command starts the worker process that checks programs, so a crash or a hang of Triton's interpreter does not end
+the session:
 
     python -m minitri.fuzz.trial cpu
 

@@ -55,7 +55,7 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 
 
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
-    """Returns the largest absolute value that an index expression, or one of its terms, can have.
+    """Returns the largest absolute value that an index expression or any of its terms can have.
 
     Returns `LIMIT` if the largest value is unknown. Terms without an axis, such as 2*N, are ignored, because the CPU
     computes them before it launches the kernel.

@@ -277,7 +277,8 @@ class Typer:
     # ---- elementwise -----------------------------------------------------------------
 
     def elementwise(self, name: str, values: Sequence[Value]) -> Array:
-        """Applies an operator of the operator table to values, with promotion and broadcasting.
+        """Applies an operator of the operator table to values, after promoting their dtypes and broadcasting their
+        shapes.
 
         Raises CompileError MT0102 for a wrong number of operands. Raises MT0202 for a dtype that the operator does not
         take.
@@ -370,8 +371,8 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
     """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result has all axes of x
     except the axes in `places`.
 
-    The result gets new axes of the sizes `added` at its end. An index in `places` can contain the symbols of new axes,
-    for example to read a diagonal of x.
+    The result gets new axes of the sizes `added` at its end. An index in `places` can contain the symbols of the added
+    axes, for example to read a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

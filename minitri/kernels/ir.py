@@ -158,7 +158,8 @@ class Reduce(_Op):
     `index`: the op that computes the index of each element, for argmax and argmin in tile programs. None otherwise.
     `rescale`: an op whose value multiplies the partial sum before a loop adds the next block. None stands for the
         factor 1.
-    `shift`: an op whose value is added to the partial sum before a loop adds the next block. None stands for 0.
+    `shift`: an op whose value is added to the partial sum before a loop adds the next block. If `shift` is None, 0 is
+        added.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
     The pass in minitri/optimize/online_reductions/merge_loops.py sets the fields `rescale` and `shift` of reductions.
@@ -335,8 +336,8 @@ def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
 
 
 def are_slices(stores: Sequence[Store]) -> bool:
-    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. Returns True
-    for a single store.
+    """Checks whether stores write different slices of a buffer. For example, `out[i, 0, j]` and `out[i, 1, j]` are
+    different slices. Returns True for a single store.
     """
     numbers = {tuple(d.constant for d in op.index) for op in stores}
     places = {(op.buffer, *(d.constant is None for d in op.index)) for op in stores}

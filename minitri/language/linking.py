@@ -176,7 +176,7 @@ class _Names:
 
     def node(self, node: Any) -> Any:
         """Replaces a free variable by its value, and the name of a called function by the function's name in the
-        module. The children of the node must already be linked.
+        module. The free variables in the children of the node must already be replaced.
         """
         match node:
             case ast.Name() | ast.Attribute():

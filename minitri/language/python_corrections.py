@@ -6,11 +6,11 @@
     [2 * a for a in x]         2 * x
 
 A function such as `statement` takes the source range (span) of a token that the parser refused. It returns an edit,
-which has a source range and its new text. Without a translation, it returns None. The one idea: minitri's parser stops
-at the first wrong token, so it makes no syntax tree of the line with this token. Python's own parser can parse the
-line, or at least the expression around the token. The file python_corrections.toml has pairs of a Python pattern and a
-text in minitri's language. If Python's syntax tree matches a pattern, the pattern's text is the correction. Long loops
-and most statements of several lines have no translation.
+which has a source range and its new text. Without a translation, it returns None. The one idea: minitri's parser makes
+no syntax tree of a wrong line, because it stops at the first wrong token. Python's own parser can parse the line, or at
+least the expression around the token. The file python_corrections.toml has pairs of a Python pattern and a text in
+minitri's language. If Python's syntax tree matches a pattern, the pattern's text is the correction. Long loops and most
+statements of several lines have no translation.
 """
 
 import ast as python

@@ -38,8 +38,8 @@ from minitri.optimize.two_step_reductions import made_of
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """Merges neighbouring reduced axes in each reduction that will be split into parts.
 
-    The argument `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A
-    reduction that is not split into parts keeps its axes.
+    The argument `gaps` has the strides of each input that is not contiguous in memory. A reduction that is not split
+    into parts keeps its axes.
     """
     if not any(isinstance(n, Reduce) for n in graph.nodes()):
         return graph

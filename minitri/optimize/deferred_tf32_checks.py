@@ -20,10 +20,10 @@ that the final sum is finite finds every factor that cannot be split into TF32 p
 second loop computes the sum again from the f32 factors in IEEE arithmetic. The second loop handles one index of the
 summed axis in each iteration, so it needs little code and few registers.
 
-The pass `deferred-tf32-checks` changes loops that add a product of TF32 parts to a carried value. After each changed
-loop, the pass inserts a second loop that can compute the sum again. The field `redo` marks the second loop. If several
-loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
-products. Loops with several carried values are not changed. Apart from the product, a changed loop contains only loads,
+The pass `deferred-tf32-checks` changes loops that add products of TF32 parts to a sum. After each changed loop, the
+pass inserts a second loop that can compute the sum again. The field `redo` marks the second loop. If several loops add
+products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add products.
+Loops with several carried values are not changed. Apart from the product, a changed loop contains only loads,
 conditions of indices and elementwise operators.
 """
 

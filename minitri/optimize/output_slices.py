@@ -83,7 +83,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
 
 def costs(plan: Plan) -> tuple[int, int, int]:
     """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels for
-    which `_mixed` is true. Unknown sizes count as `TYPICAL`.
+    which `_mixed` is true. For each unknown size, the function assumes the number `TYPICAL`.
     """
     moved = traffic(plan, defaultdict(lambda: TYPICAL))
     return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))

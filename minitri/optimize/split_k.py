@@ -13,9 +13,10 @@ from the reduction (minitri/optimize/online_reductions/merge_loops.py). Two prod
 the second product is computed from the first product. A product that could share a loop with other reductions is split
 only if most of the GPU would be idle without the split. Loops of attention are split by split_kv.py.
 
-A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). If a
-product could share a loop with other reductions or products, a rule of thumb chooses the number of its parts. For
-16-bit products with few rows, loads take most of the time, so a rule of thumb chooses the number of parts too.
+A cost model chooses the number of parts (product_cost.py). Products with 8-bit weights have their own cost model
+(dequantised_product_cost.py). If a product could share a loop with other reductions or products, a rule of thumb
+chooses the number of its parts. For 16-bit products with few rows, loads take most of the time, so a rule of thumb
+chooses the number of parts too.
 """
 
 import math

@@ -19,8 +19,8 @@ A loop of unknown length gets at most 32 parts, and some of these parts can be e
 size is unknown, or if its products have too many columns for one grid program. If a loop cannot be split into equal
 parts, its last part is padded with elements that add 0 to the product. The loop can be padded only if the operand of
 the maximum is the only array that varies in the numerator of the first factor. For example, exp(s - max s) @ v can be
-padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s - max s)) @ v cannot be padded. A loop
-that needs padding and cannot be padded is not split.
+padded, because exp(-inf) is 0. The product (w * exp(s - max s)) @ v cannot be padded if w is an array with the same
+shape as s. A loop that needs padding and cannot be padded is not split.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
-    """Returns the maxima and sums that share a loop with products. In the returned dict, a key is a maximum or a sum,
-    and its value lists the products that share its loop.
+    """Returns the maxima and sums that are computed in one loop with matrix products. In the returned dict, a key is a
+    maximum or a sum, and its value lists the products that share its loop.
     """
     nodes = graph.nodes()
     found: dict[Node, list[_Group]] = {}  # by the maxima
@@ -104,7 +104,7 @@ class _Group:
 
     @staticmethod
     def of(node: Contract, terms: GraphTerms, is_sum: Callable[[Element], bool]) -> _Group | None:
-        """Returns the `_Group` of a product, or None if the first factor does not depend on a maximum.
+        """Returns the `_Group` of a product. Returns None if the product's first factor does not depend on a maximum.
 
         The function `is_sum` tells whether a divisor is a sum that is split into the same parts as the product.
         """

@@ -12,12 +12,12 @@ A sum can depend on the maximum or the mean of the same elements. The sum over a
 the part, which the code calls *own*. When the parts are combined, each partial sum is corrected for the maximum or mean
 of all parts. The correction of a partial sum is called a transport (minitri/graph/partial_sum_correction.py).
 
-If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, each part computes the sum of
-exp(x - 0), which is 0. If x contains only -inf, combining the parts multiplies 0 by exp(0 - -inf), so the result is
-nan. The unsplit reduction also gives nan if all elements are -inf. If the last part would be shorter than the other
-parts, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0. An operand
-that is not the argument of an exponential is padded with the neutral element of the reduction.
+If all elements of a part are -inf, exp(-inf - -inf) would be nan. A part whose maximum is -inf uses 0 as its maximum,
+and 1 as its correction factor. If all elements of x are -inf, each part computes the sum of exp(x - 0), which is 0. If
+x contains only -inf, combining the parts multiplies 0 by exp(0 - -inf), so the result is nan. Without the split, the
+result is nan as well if all elements are -inf. If the last part would be shorter than the other parts, the axis is
+padded. The operand of an exponential is padded with -inf, so that the exponential is 0. An operand that is not the
+argument of an exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -47,8 +47,8 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """Returns the graph in which some nodes, such as long reductions, are computed in parts. The argument `kinds` gives
-    the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
+    """Splits some nodes of a graph, such as long reductions, into parts. Returns the new graph. The argument `kinds`
+    gives the types of the nodes that can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets an interner, a node of the old graph, and the copy of this node in the new graph. If `rule`
     returns None, the node is not split. The argument `by` is the function of the calling pass; reports show the name of
@@ -264,9 +264,8 @@ class Following(Record):
         """Returns the sum of the partial sums. Each partial sum was computed with the maximum of its part, so it is
         first corrected for the maximum of all parts.
 
-        The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
-        arrays `parts` and `partial` have an axis with one index for each part; the argument `place` is the number of
-        this axis.
+        The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. Axis
+        `place` of the arrays `partial` and `parts` has one index for each part.
         """
         i = self.i
         whole = i.reduce("max", parts, (place,))

@@ -101,7 +101,7 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 
 
 class Replay:
-    """The recorded kernel launches of a call, which can be repeated with other tensors.
+    """The recorded kernel launches of a call. They can be repeated with other tensors.
 
     To repeat the call, the caller passes the addresses of the new tensors, and the new arguments.
 

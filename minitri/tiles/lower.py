@@ -183,7 +183,7 @@ class Lowering:
 
     def finish(self, op: Op) -> None:
         """Writes the reduction after the loop. The reduction combines the elements of the value that the loop carried.
-        A loop that computes a matrix product carries the sums themselves, so no reduction follows the loop.
+        A loop for a matrix product carries the sums of the product, so no reduction follows the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])

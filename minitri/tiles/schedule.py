@@ -245,7 +245,7 @@ def axis_names(plan: Plan) -> list[str]:
 
 
 def check_lanes(program: Program) -> None:
-    """Raises CompileError MT0404 if some tile has more elements than Triton allows."""
+    """Raises CompileError MT0404 if a tile of the program has more elements than Triton allows."""
     block = {a.name: a.block for a in program.axes}
     for op in program.ops():
         stored = op.indexed_by if isinstance(op, Store) else set[str]()

@@ -1,4 +1,4 @@
-"""The functions that generated kernels call as `rt.NAME`, and that Triton compiles with the kernels.
+"""The functions that generated kernels call as `rt.NAME`. Triton compiles these functions together with the kernels.
 
 The functions of rt.py take tiles or scalars of f32, f64, an integer dtype or int1. Conversions and `dot` also take f16
 and bf16. The functions of rt.py return the result that numpy would give. Most functions of rt.py exist because the

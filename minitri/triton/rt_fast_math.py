@@ -5,8 +5,8 @@
 
 Each function of this module takes a tile or scalar of f32. It returns f32 of the same shape. The docstring of each
 `relaxed_` function gives its largest error. The rounding to 16 bits hides the error of an approximation. The one idea:
-an approximation uses one instruction of the GPU's special function unit where Triton writes several instructions to
-keep denormals. The special function unit flushes denormals to 0. Kernels call the approximations as `rt.NAME`
+Triton writes several instructions to keep denormals, but an approximation uses a single instruction of the GPU's
+special function unit. The special function unit flushes denormals to 0. Kernels call the approximations as `rt.NAME`
 (minitri/triton/rt.py). The package minitri/optimize/fast_math decides which kernels use the approximations.
 """
 

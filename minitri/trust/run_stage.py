@@ -68,5 +68,5 @@ def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
 
 
 def launchable(compiled: Compilation, target: Target) -> Executable:
-    """Returns the Triton source of a compilation, ready to run: in the interpreter, or jit-compiled for a GPU."""
+    """Makes the Triton source of a compilation executable, in Triton's interpreter or on a GPU."""
     return executable(compiled.plan, compiled.value("triton"), compiled.module_text, target)

@@ -155,7 +155,7 @@ def rows(name: str, library: str) -> list[Foreign]:
 
 
 class Answer(Record):
-    """The translation of a name: a row of names.csv, and the library in which the name was found."""
+    """What a row of names.csv says about a name of the library `library`."""
 
     name: str
     library: str

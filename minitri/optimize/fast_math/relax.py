@@ -39,8 +39,8 @@ of h * log2 e changes all exponents of a row by the same amount, which is at mos
 already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. Values
 loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e.
 If x * log2 e could overflow, `x - h` is computed first and then multiplied by log2 e. The factor exp(h(old) - h(new))
-that corrects a running sum is always computed from the difference of h(old) and h(new). In exp(h(old) - h(new)), the
-multiplication by log2 e comes after the subtraction, so that rounding errors do not accumulate from block to block.
+that corrects a running sum is always computed from the difference of h(old) and h(new). In exp(h(old) - h(new)),
+multiplying by log2 e before the subtraction would accumulate rounding errors from block to block.
 """
 
 import math
@@ -183,7 +183,7 @@ def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
 
 
 def scale_last(op: Op, new: _Rewriting) -> Op | None:
-    """Moves a multiplication by a positive constant c from the operand of an op to the result of the op:
+    """If the operand of an op is multiplied by a positive constant c, multiplies the result of the op by c instead:
 
         where(p, y * c, -inf)      where(p, y, -inf) * c
         max(y * c)                 max(y) * c

@@ -22,9 +22,9 @@ grid program computes all indices of a parallel axis, reductions in a loop with 
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-For example, the sum `n[i]` lacks the axis `l`, but one grid program has all indices of `l`, so it computes `n[i]` once.
-The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions and
-products of a kernel.
+For example, the sum `n[i]` lacks the axis `l`. One grid program has all indices of `l`, so it computes `n[i]` only
+once. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions
+and products of a kernel.
 """
 
 from collections.abc import Sequence

@@ -3,9 +3,9 @@
     schedule(kernel, Request(chip))                                     with all rules
     schedule(kernel, Request(chip), without={"reduction-schedules"})    reductions get the plain schedule
 
-A schedule rule is a function of a kernel and a request. A rule returns None if it does not apply to the kernel. If no
-rule applies, the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a schedule rule, write a function
-and add a row to the table `RULES`.
+A schedule rule is a function of a kernel and a `Request`, which has further arguments such as the chip. A rule returns
+None if it does not apply to the kernel. If no rule applies, the kernel gets the plain schedule of
+minitri/tiles/schedule.py. To add a schedule rule, write a function and add a row to the table `RULES`.
 """
 
 from collections.abc import Callable, Collection, Mapping
