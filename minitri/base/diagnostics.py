@@ -174,7 +174,7 @@ class ShapeWarning(UserWarning):
 class BrokenRule(ValueError):
     """The error that a verifier raises when an intermediate representation (IR) breaks a rule.
 
-    `spans` are the ranges of the source text from which the faulty operation was made.
+    `spans` are the source ranges that the faulty operation comes from.
     """
 
     def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:

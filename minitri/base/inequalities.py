@@ -60,8 +60,8 @@ class Fact(Record):
 
 
 class Step(Record):
-    """One product in the sum of a proof: an integer (`weight`), times sizes and axes (`multiplier`), times an
-    expression known to be >= 0 (`fact`).
+    """One product in the sum of a proof: weight * multiplier * fact. `weight` is an integer, `multiplier` is a product
+    of sizes and axes, and the expression of `fact` is >= 0.
     """
 
     weight: int
@@ -73,8 +73,8 @@ class Proof(Record):
     """A proof that goal >= 0, in one of four forms.
 
     `steps`: the products whose sum is scale * goal + room. The module's docstring explains this equation.
-    `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is then >= 0. The field
-        `divisor` is the fact n - 1 >= 0.
+    `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is >= 0 if n * goal + n - 1
+        >= 0. The field `divisor` is the fact n - 1 >= 0.
     `cases`: two proofs, one for each value that the maximum or minimum `atom` can have.
     `never`: a proof that the facts imply -1 >= 0. The facts then contradict each other, so they imply every goal.
     """

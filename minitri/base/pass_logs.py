@@ -6,7 +6,7 @@ topics are:
 The name of a pass or stage: the text of the minitri program after this pass, or at this stage.
 `fusion`: the list of fusion decisions.
 `autotune`: the table of measurements, and the options that were chosen.
-`cache`: the entries that were found on disk.
+`cache`: the cache entries that the compiler found on disk.
 
 In the value of MINITRI_LOGS, a `+` before a topic has no effect, and `all` enables every topic. An unknown topic is
 reported once, with a list of the known topics.

@@ -3,9 +3,9 @@
     with mt.limits(source=1_000_000, seconds=600):
         program = mt.compile(text)
 
-If the compilation of a program needs more than a limit allows, the compiler raises CompileError MT0401. The text of
-this CompileError names the limit and says how to raise the limit. The one idea: no program text can make the compiler
-use an unlimited amount of time or memory. A user who trusts a program text can raise the limits.
+If the compilation of a program needs more than a limit allows, the compiler raises CompileError MT0401. The error's
+text names the limit and says how to raise the limit. The one idea: no program text can make the compiler use an
+unlimited amount of time or memory. A user who trusts a program text can raise the limits.
 
 A compiled program stores the limits that were set when the program was compiled. The limits do not apply to Triton's
 own compiler, which cannot be interrupted. The limits do not apply to the run time of compiled programs.

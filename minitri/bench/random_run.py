@@ -84,7 +84,7 @@ def main(session: Session) -> int:
 
 
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
-    """Draws, measures and shrinks programs until the time is up.
+    """Until the time is up, makes random programs, measures them, and reduces slow programs to small slow parts.
 
     Returns two lists: a `Row` for each measured program, and a `Row` for each small slow part that was found in a slow
     program.

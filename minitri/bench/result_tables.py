@@ -55,7 +55,7 @@ class Row:
     `planned`: the bytes of all outputs and temporaries of a call of minitri's program.
     `predicted`: the seconds that the cost model predicts (minitri/hardware/roofline.py).
     `tuning`: the seconds that were spent on measuring schedules.
-    `work`: predicted numbers of bytes and operations, for each stage of the compiler.
+    `work`: for each stage of the compiler, the predicted numbers of bytes and operations.
     `peers`: the measured implementations, by name. "minitri" is one of them.
     `beside`: measurements of other programs on the same inputs, by name. These programs compute something else.
     """

@@ -278,9 +278,9 @@ def _array(given: Any) -> Any:
 
 
 def answer(seed: int, on: str) -> dict[str, Any]:
-    """Returns the worker's answer for one seed. The answer contains the numbers of comparisons. After a failure, the
-    answer also contains the kind of the failure, its description and the text of its file. If `lost` is true in the
-    answer, the worker can no longer use the GPU, and the parent process ends the worker.
+    """Returns the worker's answer for one seed. The answer contains the numbers of comparisons. If the seed's program
+    fails, the answer also has the kind and the description of the failure, and the text of the failure's file. If
+    `lost` is true in the answer, the worker can no longer use the GPU, and the parent process ends the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

@@ -6,10 +6,10 @@
 The function `transport` takes the summed expression F, and the reductions inside F, such as m. The sum s and the
 reduction m run over the same elements. The function `transport` returns T(F), the correction (transport) of a partial
 sum of F. After m has changed, T(F) turns the partial sum for the old m into the partial sum for the new m. If no
-correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks of elements
-computes the sum s and the reduction m together. After each block, the loop corrects the partial sum s for the new value
-of m, and adds the sum over the block. To add two partial sums over different elements, both must first be corrected for
-the same m.
+correction is known, `transport` raises the error `Refused`. The correction makes it possible to compute the sum s and
+the reduction m in one loop over blocks of elements. After each block, the loop corrects the partial sum s for the new
+value of m, and adds the sum over the block. To add two partial sums over different elements, both must first be
+corrected for the same m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale

@@ -36,8 +36,8 @@ class Array(Record):
     f32 for f16 and bf16, otherwise `dtype` itself.
 
     `weak`: whether the value is a weak scalar. A weak scalar takes the dtype of the other operand.
-    `wide`: a node that computes the same values in f64, or None. Only values that are f32 by default, such as a
-        quotient of integers, have such a node.
+    `wide`: a node that computes the same values in f64, or None. Only a value that is f32 by default, such as a
+        quotient of integers, has a node `wide`.
     """
 
     node: Node

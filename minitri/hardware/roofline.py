@@ -12,8 +12,8 @@ its peak rate. No kernel reaches the peak rates of a chip, so a formula predicts
 
 The predicted time contains a maximum because memory accesses and arithmetic overlap: the slower of the two determines
 the time. `REACHED` holds the shares of the peak rates that the fastest kernels of docs/log/benchmarks.json reach on an
-H200. A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is above 1 if the last
-wave is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid programs,
+H200. A wave is a group of grid programs that fills all multiprocessors once. If the last wave is only partly filled,
+the factor `waves` is above 1. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid programs,
 because both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore

@@ -242,8 +242,8 @@ class Indexing:
     # ---- the index of each operand ---------------------------------------------------
 
     def pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the elements of the operands that are needed to compute one needed element of a node. The result is
-        cached for each pair of a node and a demand (needed element).
+        """Returns the elements of a node's operands from which the element `demand` of the node is computed. The result
+        is cached for each pair of node and needed element (demand).
         """
         key = node, demand
         if key not in self._pulled:

@@ -86,8 +86,8 @@ class _Op(metaclass=KeywordNodeClass):
 class Mask(Record):
     """The result of the masking pass for one load or store: the conditions to test, and the reasons for them.
 
-    `conditions` are integer expressions that must be >= 0. `reasons` has one line for each axis of the load or store.
-    Each reason says why an axis needs a bounds check, or why it needs none.
+    `conditions` are integer expressions that must be >= 0. For each axis of the load or store, `reasons` has one line
+    of text. Each reason says why an axis needs a bounds check, or why it needs none.
     """
 
     conditions: tuple[Dim, ...]
@@ -186,8 +186,8 @@ class Count(_Op):
 class Old(_Op):
     """The value that the reduction `x` had before the current iteration of a loop. The op `x` can also be a `Count`.
 
-    Without a loop, `Old(x)` has the same value as `x`. Lowering to a tile program replaces `Old(x)` by a value that the
-    loop carries.
+    If there is no loop, `Old(x)` has the same value as `x`. Lowering to a tile program replaces `Old(x)` by a value
+    that the loop carries.
     """
 
     x: Op

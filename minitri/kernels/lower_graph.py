@@ -122,7 +122,7 @@ def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
 
 
 def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision], layouts: Layouts) -> Plan:
-    """Makes the plan with one kernel for each item of `parts`, in the order of `parts`."""
+    """Makes a plan. Each item of `parts` becomes one kernel, in the order of `parts`."""
     role = {i: "scalar" if i.scalar else "input" for i in graph.inputs}
     inputs = {i: _buffer(i.name, i, role[i], layouts.get(i.name)) for i in graph.inputs}
     taken = {i.name for i in graph.inputs}

@@ -104,7 +104,7 @@ def _content(cell: Any) -> Any:
 
 
 def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
-    """Returns a module with a function and all functions that it calls.
+    """Returns a module that contains the function `entry` and all functions that `entry` calls.
 
     `definition`: a function from a minitri program to its `Definition`. It returns None for any other value.
 

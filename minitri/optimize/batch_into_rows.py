@@ -14,7 +14,7 @@ cannot merge these axes if the result of the product is stored with a transpose.
 
 The pass `batch-into-rows` does not change products of unknown sizes. The pass does not change products of 8-bit
 weights, which have special tiles for few rows. A batch of products stays a batch if the second factor varies along the
-last batch axis. Products that could share a loop with other reductions, as in attention, keep their batch axes.
+last batch axis. A product keeps its batch axes if it could share a loop with other reductions, as in attention.
 """
 
 import math

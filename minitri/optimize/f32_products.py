@@ -19,9 +19,9 @@ Tensor cores can read TF32 blocks from shared memory only if the blocks are cont
 of the first factor stay in registers, so the first factor may have any layout. The file pack_operands.py copies a large
 second factor, so that the copy is contiguous along the depth.
 
-The two products of attention are computed from TF32 parts in separate kernels. A loop with both products of attention
-would need too many registers. One kernel stores the first product of attention, the matrix of scores. The kernel of the
-second product loads the scores from memory.
+The two products of attention are computed from TF32 parts in separate kernels. A single loop that computes both
+products of attention would need too many registers. One kernel stores the first product of attention, the matrix of
+scores. The kernel of the second product loads the scores from memory.
 """
 
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node

@@ -17,7 +17,7 @@ last, shorter block a loop of its own. The loop over complete blocks then needs 
 runs before the pass `mask`, and marks some programs `peeled`. In a peeled program, the code for complete tiles does not
 test the end of the last grid axis. If tensor descriptors load a block (tensor_descriptors.py), the GPU's copy engine
 tests the bounds, so the program needs no test. The file deferred_tf32_checks.py adds a loop that needs no bounds test.
-Each iteration of the added loop reads a single index, which is always inside the axis.
+The added loop reads one index in each iteration, and this index is always inside the axis.
 
 The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). If an index is not a
 polynomial, the proof that its test is needless uses facts about blocks (minitri/tiles/index_facts.py). A test stays if

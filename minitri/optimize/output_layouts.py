@@ -21,8 +21,8 @@ Arrays that a product loads keep the order of their axes, because pack_operands.
 that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of the
 elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in either
 order of the axes. A temporary that a kernel with products stores gets its last two axes in the order of the kernels
-that load the temporary. For example, the partial results of a matrix product (split_k.py) are stored transposed if the
-kernel that adds them reads the transpose:
+that load the temporary. For example, one kernel stores the partial results of a matrix product (split_k.py), and
+another kernel adds them. If the second kernel reads the partial results transposed, they are stored transposed:
 
     temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """

@@ -44,7 +44,9 @@ LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
 
 
 def same(value: Any, context: Context) -> Any:
-    """Returns `value` unchanged. The function `same` runs in place of a pass that the option `--without` removes."""
+    """Returns `value` unchanged. If the option `--without` removes a pass, the function `same` runs instead of the
+    pass.
+    """
     return value
 
 

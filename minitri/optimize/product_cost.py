@@ -42,7 +42,7 @@ class Pace(NamedTuple):
     """The times, in microseconds, of a program that computes one tile of a matrix product with `rows` rows and
     `columns` columns.
 
-    `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
+    `alone`: the time for STEP (128) indices of the summed axis, if a multiprocessor runs only this program.
     `beside`: the time for STEP (128) indices of the summed axis, if two programs share a multiprocessor.
     `most`: the largest number of programs that run on a multiprocessor at once.
     `start`: the time that a program spends before its first block is loaded and after its last block.

@@ -6,9 +6,9 @@
       and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
-If attention has few rows and its loop over keys is not split, there are few grid programs, and most of the chip is
-idle. This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only
-for attention. The file minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old
+If the loop over keys is not split, attention with few rows starts few grid programs and leaves most of the chip idle.
+This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only for
+attention. The file minitri/graph/partial_sum_correction.py decides whether a product that was computed with an old
 maximum can be corrected for a new maximum.
 
 A loop is split into the same number of parts for all products that it computes. In attention, the maximum, the sum of

@@ -235,7 +235,7 @@ class ReplayCache:
     Of several equal calls, the first call binds its arguments, finds its kernels and keeps a `Replay`. The second of
     several equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
     recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
-    previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
+    previous call, a key made from its arguments finds the `Replay` (recorded call).
 
     `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
     `kept`: the `Replay` objects, by the key of their call.

@@ -226,7 +226,7 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
     index i is alone on one side. The bound of the index, such as `n - 2`, contains no loaded value and no index of an
     axis in `lanes` (axes with several elements).
 
-    From a bounds check such as `i < n - 2`, Triton finds out how many neighbouring elements pass or fail together.
+    From a bounds check such as `i < n - 2`, Triton can tell how many neighbouring elements have the same result.
     """
 
     def varies(s: Symbol) -> bool:

@@ -125,7 +125,9 @@ class Lowering:
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. The op belongs inside the loops over these axes."""
+        """Returns the looped axes that an op depends on, in order. The op belongs inside the loops over the returned
+        axes.
+        """
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)

@@ -14,8 +14,8 @@ reading an element).
 Elements past the end of a reduced axis must not change the reduction. Elements past the end get the value of the
 reduction's neutral element, such as 0 for a sum.
 
-The function `mask` does not prove that a test always succeeds. The file minitri/optimize/mask_elision.py extends
-`Masking` with proofs that tests always succeed.
+The function `mask` also keeps tests that always succeed. The file minitri/optimize/mask_elision.py extends `Masking`
+with proofs that tests always succeed.
 """
 
 from collections.abc import Collection, Mapping

@@ -13,9 +13,9 @@ kernel.
 
 If a function of `tl` or `libdevice` already gives numpy's result, kernels call this function directly. Approximations
 are in minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in
-minitri/triton/rt_float_division.py. Functions that only make kernels faster, or avoid an error of the compiler, are in
-minitri/triton/rt_intrinsics.py. The module rt.py also exports the functions of rt_fast_math.py, rt_float_division.py
-and rt_intrinsics.py.
+minitri/triton/rt_float_division.py. Functions that make kernels faster or avoid a compiler error, without changing
+results, are in minitri/triton/rt_intrinsics.py. The module rt.py also exports the functions of rt_fast_math.py,
+rt_float_division.py and rt_intrinsics.py.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -139,7 +139,7 @@ def power(b, n):
 
 @triton.jit
 def shift_left(a, n):
-    """Returns a << n. If n is negative or too large (at least the number of bits), the result is 0."""
+    """Returns a << n. If n is negative, or at least the number of bits, the result is 0."""
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     return tl.where(inside, a << tl.where(inside, n, 0), 0)
 

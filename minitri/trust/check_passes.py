@@ -116,7 +116,7 @@ class _Check:
         return self.row("build", "graph", "", lambda: run("ast", self.call) + run("graph", self.call), times=2)
 
     def passes(self, variant: str) -> Iterator[CheckRow]:
-        """Yields one row for each pass after the stage where the program begins."""
+        """Yields a report row for each pass after the program's first stage."""
         compiled = compilation(self.program, self.call, variant)
         before, row, wrong = compiled.value(self.begin), None, False
         stages = [p.stage for p in compiled.table]

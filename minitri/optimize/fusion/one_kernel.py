@@ -15,7 +15,7 @@ stored once:
     all products have their rows along one axis, and their columns along one axis
     a scan runs along an axis with no other loop around it or inside it
 
-A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis. If one
+If a reduction lacked one of the kernel's parallel axes, it would be computed once for each index of this axis. If one
 grid program computes all indices of a parallel axis, reductions in a loop with matrix products may lack this axis.
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it

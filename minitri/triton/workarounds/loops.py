@@ -12,9 +12,8 @@ the grid program write the next operand to registers that the tensor core is sti
         v3 = …
 
 In three cases, the loop needs no hint `wait`, because Triton itself waits for the end of the product. Triton waits for
-a product whose second operand was computed, not loaded. Triton waits for a product whose sums are used in the same
-iteration, as in attention. Triton also waits for a product whose first operand comes from another product of the same
-iteration.
+a product whose second operand was computed, not loaded. Triton waits for a product if the same iteration uses its sums,
+as in attention. Triton also waits for a product whose first operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` transforms loops that reduce a loaded
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
