@@ -14,8 +14,8 @@ returns the exception instead of a time.
 The calls of an implementation use the sets of inputs in a cycle: the first set follows the last set. The timer keeps
 each result in memory until the next call with the same set of inputs. There are enough sets of inputs to push the
 inputs and results of a call out of the L2 cache before their next use (measure_case.py). The timer does not clear the
-L2 cache by writing zeros to it, because the GPU would write the zeros back to memory during the call. Such copies from
-the cache to memory would slow down a kernel that mostly reads.
+L2 cache by writing zeros to it, because the GPU would write the zeros back to memory during the call. Copying zeros
+from the cache to memory would slow down a kernel that mostly reads.
 
 Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call,
 so the measured time of the call does not include the host's time. The file call_costs.py measures the host's time of a

@@ -2,8 +2,8 @@
 
 The function `demo` takes the path of a .mt file (a minitri program), such as examples/linear.mt, and prints to stdout.
 The demo chooses one node of the graph, such as a matrix product. For each stage, the demo shows at most two lines of
-this node. The module minitri/explore/provenance.py finds the lines that belong to a node of the graph. After the last
-stage, the demo prints the command that shows a whole stage.
+the chosen node. The module minitri/explore/provenance.py finds the lines that belong to a node of the graph. After the
+last stage, the demo prints the command that shows a whole stage.
 """
 
 import re

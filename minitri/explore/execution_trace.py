@@ -16,7 +16,7 @@ masked access would read or write without its mask.
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
 The evaluator of tile programs (tiles/evaluate.py) computes all values. The sanitizer (trust/sanitizer.py) reports every
-access. The module execution_trace.py records these values and accesses.
+access. The module execution_trace.py records the values and accesses.
 
 The program runs with small sizes, so that a screen can show the arrays. Most sizes are no multiples of a block size, so
 masks have an effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs

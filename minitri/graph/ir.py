@@ -191,8 +191,8 @@ class Condition(Record):
     span: Span | None = None
 
     def decided(self) -> bool | None:
-        """Returns True if the relation is true for all sizes, and False if the relation is false for all sizes. If
-        neither fact can be proven, returns None.
+        """Returns True if the relation is true for all sizes, and False if the relation is false for all sizes. Returns
+        None if no proof decides the relation.
         """
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)

@@ -7,8 +7,8 @@ functions of the module. It returns a CompileError MT0101 with a correction. The
 CompileError MT0101 for a call of an unknown function. The function `unknown_attribute` returns a CompileError MT0103
 for an unknown attribute `x.name`. The one idea: an unknown name can be a name of a different library, such as numpy. A
 name of a different library is no spelling mistake: a user who writes `median` wants the median, not `mean`. If the name
-belongs to such a library, the error message says what to write instead (minitri/language/foreign). If the program has a
-name that is similar to the unknown name, the error message suggests the similar name as well.
+belongs to another library, the error message says what to write instead (minitri/language/foreign). If the program has
+a name that is similar to the unknown name, the error message suggests the similar name as well.
 """
 
 import re

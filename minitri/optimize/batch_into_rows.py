@@ -8,7 +8,7 @@
 
 In a matrix product, a tile with few rows uses each element of the second factor for few results only. One large product
 uses each element for more results, so it is faster than many small products whose rows do not fill a tile. Later passes
-copy the factors of this large product, split its depth (the summed axis) and choose its tiles. Without the pass
+copy the factors of the large product, split its depth (the summed axis) and choose its tiles. Without the pass
 `batch-into-rows`, the pass `collapse-axes` would merge the batch axes and the row axis later. The pass `collapse-axes`
 cannot merge these axes if the result of the product is stored with a transpose.
 

@@ -11,8 +11,8 @@ power of two. If the block size is no power of two, a tile has more elements tha
 outside its block need a test. A load for a gather or a concat needs a test of each of its guards (conditions for
 reading an element).
 
-Elements past the end of a reduced axis must not change the reduction. Elements past the end get the value of the
-reduction's neutral element, such as 0 for a sum.
+Elements past the end of a reduced axis must not change the reduction. Elements past the end of a reduced axis get the
+neutral element of the reduction, such as 0 for a sum.
 
 The function `mask` also keeps tests that always succeed. The file minitri/optimize/mask_elision.py extends `Masking`
 with proofs that tests always succeed.

@@ -6,8 +6,8 @@
 An axis that both factors of a product have is a batch axis if the result has this axis too. An axis of both factors
 that the result does not have is summed (K). An axis that only the left factor has is a row axis (M). An axis that only
 the right factor has is a column axis (N). The axes of `...` have no letters, so their names are negative numbers. In
-every array, the last axis of `...` has the name -1, and the axis before it has the name -2. These names align the axes
-of `...` from the right, as in broadcasting.
+every array, the last axis of `...` has the name -1, and the axis before it has the name -2. The negative names align
+the axes of `...` from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
