@@ -37,7 +37,7 @@ def compile(
     name: str | None = None, options: Options = Options(), effort: str = "none", optimize: bool = True,
     **parameters: str | None,
 ) -> Program:  # fmt: skip
-    """Makes a program from an expression, from the text of a module, or from a file.
+    """Makes a program. The argument `text` is an expression, the text of a module, or the path of a file.
 
         compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
         compile("a * b", types={"a": "f32[N]", "b": "f32[N]"})
@@ -49,7 +49,7 @@ def compile(
     kernels for each combination of dtypes and ranks of the arguments.
 
     `types`: a dict from the names of parameters to their types, instead of keywords such as `a="f32[N]"`.
-    `entry`: the name of the function to compile. The default is the last function of the module.
+    `entry`: the name of the function to compile. By default, the last function of the module is compiled.
     `name`: the name that error messages show for the text of the program.
     `options`: block sizes and other schedule options of the kernels. `mt.tune` returns measured options.
     `effort`: "none" chooses schedules by rules. "quick" and "full" measure schedules on a GPU, at the first call of

@@ -1,8 +1,8 @@
 """Compiles a minitri program to its stages, for the arrays or sizes of a call, but runs no kernel.
 
 The class `BaseProgram` takes a module, and the name of the function in the module that is compiled. The method
-`context` returns the `Context` of a call, which has everything that decides what is compiled. For a `Context`, the
-method `compilation` returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets
+`context` returns the `Context` of a call, which has everything that decides what is compiled. The method `compilation`
+takes a `Context` and returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets
 share one graph.
 
 The file runtime/variants.py runs kernels. The file program.py has the methods that users call. Modules that run,
@@ -41,7 +41,7 @@ class BaseProgram:
     explains the settings `without`, `options` and `effort`.
 
     `limits`: the limits on the time and memory of compilations. The limits were in force when the program was made.
-    `start`: the first stage of a program that was read from the text of a stage. None for other programs.
+    `start`: the first stage of a program that was read from the text of a stage. For other programs, `start` is None.
     `against`: the program with which `check` compares this program. None if the user gave no program to compare with.
     `watched`: the functions and constants that the program's Python function uses, with their values at the
         compilation.
@@ -126,7 +126,7 @@ class BaseProgram:
         return call
 
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
-        """Returns the compilation context of a call: everything that decides what is compiled.
+        """Returns the compilation context of a call: all settings and facts that determine the compiled code.
 
         `known`: if true, sizes and strides are constants in the kernels. If false, the kernels work for any sizes and
             strides.

@@ -13,8 +13,8 @@ stage is first requested. After each pass that changed something, the verifier o
 the error MT0403 names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program. For each operation except views, constants and index values, the passes
-of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py, which is
-imported only for optimised programs.
+of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py. This module
+is imported only if a program is compiled with optimisations.
 """
 
 import os
@@ -110,7 +110,7 @@ class Pass(Record):
     `function`: the main function of the pass. The docstring of its module explains the pass.
     `instead`: the function that runs in place of `run` if the pass is left out. `instead` is None if the pass cannot be
         left out.
-    `verify`: the verifier of the result. It raises ValueError if the result breaks a rule of its IR.
+    `verify`: a function that checks the result of the pass. It raises ValueError if the result breaks a rule of its IR.
     `text`: the function that prints the result of the pass as text.
     """
 
@@ -174,7 +174,7 @@ def lower_each(plan: Plan, lower_one: Callable[[Kernel], tuple[Program, bool]]) 
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """Returns the tile programs with workarounds for errors in Triton. If the target is not CUDA, the limit on
+    """Changes tile programs so that they avoid known errors in Triton. If the target is not CUDA, the limit on
     registers is removed, because only CUDA has this option.
     """
     if context.target.kind != "cuda":

@@ -186,11 +186,11 @@ class Program(BaseProgram):
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
-        """Runs the program as it is after one stage of the compilation, and returns the results as numpy arrays.
+        """Runs one stage of the program, and returns the results as numpy arrays.
 
-        numpy evaluates "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and "tile.target". Triton's
-        interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises CompileError MT0402 for a stage
-        that cannot be run.
+        numpy evaluates the stages "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and
+        "tile.target". Triton's interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises
+        CompileError MT0402 for a stage that cannot be run.
         """
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
@@ -221,8 +221,8 @@ class Program(BaseProgram):
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Compares the result of every pass with the reference. `report.guilty` is the name of the first wrong pass.
 
-        If a program was read from a stage after the graph, the reference is the program `against`, which was passed to
-        `mt.load`. Raises CompileError MT0402 if `mt.load` was called without `against`.
+        For a program loaded from a stage after the graph, the reference is the argument `against` of `mt.load`. Raises
+        CompileError MT0402 if `mt.load` was called without `against`.
         """
         call = self._bound(args, keywords)
         with enough():
@@ -298,7 +298,8 @@ class Program(BaseProgram):
     def plot(self, /, *args: Any, **sizes: Any) -> Any:
         """Draws the graph of the program, in one colour for each kernel, and returns the matplotlib figure.
 
-        The arguments are those of the method `lower`. Raises StageUnavailable MT0402 if matplotlib is not installed.
+        The method `plot` takes the same arguments as the method `lower`. Raises StageUnavailable MT0402 if matplotlib
+        is not installed.
         """
         from minitri.notebook.figures import graph_figure
 
@@ -315,7 +316,8 @@ class Program(BaseProgram):
 
         `compare`: changed arguments of `lower`, such as {"target": "cuda:80"}. The page then shows a second version of
             the program beside the first.
-        `measured`: the measured seconds of each kernel (see `Profile.measured`). They are shown in the roofline.
+        `measured`: the measured seconds of each kernel (see `Profile.measured`). The roofline plot shows the measured
+            times.
         `panes`: the names of the panes that are open at first, such as ("player", "tile.masked").
         """
         from minitri.explore.document import document

@@ -13,8 +13,9 @@ The text of a stage is not trusted, so the verifier of the stage checks the text
 checks every access to memory before the kernels run. A mistake in the text of a stage gives an error (MT05xx), never a
 traceback. On a GPU, the accesses to memory are not checked.
 
-The syntax tree defines the right result of an ordinary program, but a loaded program has no syntax tree. The method
-`check` compares a loaded program with its graph, or with the program that `load` received as the argument `against`.
+The syntax tree defines the right result of an ordinary program, but a loaded program has no syntax tree. If the user
+calls `load` with the argument `against=f`, the method `check` compares the loaded program with the program `f`.
+Otherwise, `check` compares the loaded program with its own graph.
 """
 
 from collections import defaultdict

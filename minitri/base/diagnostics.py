@@ -174,7 +174,7 @@ class ShapeWarning(UserWarning):
 class BrokenRule(ValueError):
     """The error that a verifier raises when an intermediate representation (IR) breaks a rule.
 
-    `spans` are the ranges of the source text from which the faulty operation was made.
+    `spans` are the source ranges that the faulty operation comes from.
     """
 
     def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:
@@ -211,8 +211,8 @@ def report(error: CompileError, width: int = 100) -> str:
 def summary(error: CompileError) -> str:
     """Returns the text of an error, and then one line for each error in `error.others`.
 
-    The returned text has at most `MOST_LINES` lines. If some errors in `error.others` do not fit, the last line of the
-    text says how many errors are left out.
+    The returned text has at most `MOST_LINES` lines. If the text has no room for all errors, its last line says how
+    many errors are left out.
     """
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]

@@ -197,7 +197,7 @@ class Dim:
         return self.replace_atoms(env)
 
     def replace_atoms(self, env: Mapping[Any, DimLike]) -> Dim:
-        """Replaces each atom (symbol, quotient, remainder, maximum or minimum) that is a key of `env` by its value."""
+        """Replaces each atom in `env` (a symbol, quotient, remainder, maximum or minimum) by its value in `env`."""
 
         def atom(a: Atom) -> DimLike:
             if a in env or isinstance(a, Symbol):

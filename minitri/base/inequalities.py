@@ -12,7 +12,7 @@ the equation is scale * goal + room. Here `scale` is a positive integer, and `ro
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
 Each product on the right side is >= 0, so scale * goal + room is >= 0 too. If scale * goal + room >= 0 and room <
-scale, then the goal is greater than -1. The goal is an integer, so it is >= 0.
+scale, then the goal is greater than -1. A goal is an integer, so a goal greater than -1 is >= 0.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
 the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
@@ -22,8 +22,8 @@ equation, without using the code that finds proofs (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=
-i. Facts are multiplied by factors of products in the goal or in other facts. For example, if N*i occurs in the goal,
-the search multiplies each fact about i by N.
+i. The search multiplies facts by factors that occur in the goal or in other facts. For example, if N*i occurs in the
+goal, the search multiplies each fact about i by N.
 
 The function `prove` finds no proof for some goals that are always >= 0.
 """
@@ -49,7 +49,9 @@ SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
 class Fact(Record):
-    """The fact that `expr` >= 0, with the reason. If the fact follows from other facts, `proof` is the derivation."""
+    """The fact that the expression `expr` is >= 0. The text `because` is the reason. If the fact follows from other
+    facts, `proof` is the derivation.
+    """
 
     expr: Dim
     because: str
@@ -57,8 +59,8 @@ class Fact(Record):
 
 
 class Step(Record):
-    """One product in the sum of a proof: an integer (`weight`), times sizes and axes (`multiplier`), times an
-    expression known to be >= 0 (`fact`).
+    """One product in the sum of a proof: weight * multiplier * fact. `weight` is an integer, `multiplier` is a product
+    of sizes and axes, and the expression of `fact` is >= 0.
     """
 
     weight: int
@@ -71,10 +73,10 @@ class Proof(Record):
 
     `steps`: the products that add up to scale * goal + room (see the fields `scale` and `room`). The module's docstring
         explains this equation.
-    `wider`: for a positive integer n, a proof that n * goal + n - 1 >= 0. An integer goal is then >= 0. The field
-        `divisor` is the fact n - 1 >= 0.
+    `wider`: for a positive integer n, a proof that n * goal + n - 1 >= 0. An integer goal is >= 0 if n * goal + n - 1
+        >= 0. The field `divisor` is the fact n - 1 >= 0.
     `cases`: two proofs of the goal. Each assumes one of the two values that the maximum or minimum `atom` can have.
-    `never`: a proof that the facts imply -1 >= 0. They contradict each other, so they imply every goal.
+    `never`: a proof that the facts imply -1 >= 0. The facts then contradict each other, so they imply every goal.
     """
 
     goal: Dim

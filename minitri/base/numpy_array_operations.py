@@ -5,8 +5,8 @@
 
 An evaluator runs the minitri program of one compiler stage in numpy. All evaluators use the functions of this file. The
 file minitri/base/operators.py has the tables of reductions and of elementwise operators. Arrays in this file have
-compute dtypes, which are the dtypes of arithmetic in kernels: the compute dtype of f16 is f32. Only a cast can return
-an array of f16 or bf16.
+compute dtypes (the dtypes of arithmetic in kernels). For example, the compute dtype of f16 is f32. Only a cast can
+return an array of f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence

@@ -28,8 +28,8 @@ has one of the following results:
 The column `ulp` of operators.toml is the error of an f32 result on a CUDA GPU, in units in the last place. The `ulp` of
 an operator is 0.5 if its results are correctly rounded. For an operator without correct rounding, `ulp` is the largest
 distance between a result and the correctly rounded result. The values of `ulp` come from the CUDA C++ Programming Guide
-(appendix "Mathematical Functions"). The `ulp` of an operator that calls several functions is the sum of the functions'
-errors.
+(appendix "Mathematical Functions"). If an operator calls several functions, its `ulp` is the sum of the errors of these
+functions.
 
 Kernels must be compiled with `enable_reflect_ftz=False`, so that the math library does not treat denormals as zero. By
 default Triton lets the math library treat denormals as zero, so that sin, tanh or erf of a denormal is 0.
@@ -60,12 +60,12 @@ class Operator(Record):
     `name`: the name of the operator's function in the language. If the array API standard has the function, `name` is
         the name in this standard.
     `arity`: the number of array operands.
-    `numpy`: the numpy function that defines the operator. It takes numpy arrays of compute dtypes, which were converted
-        as `operands` says. It returns an array of the result dtype. A row of operators.toml names a function of
-        operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
+    `numpy`: the numpy function that defines the operator. The function takes numpy arrays of compute dtypes, converted
+        as the field `operands` says. It returns an array of the result dtype. A row of operators.toml names a function
+        of operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
         numpy's warnings.
-    `triton`: the template of a Triton expression. The operands replace {0}, {1} and {2}, and the operand dtype
-        (`tl.float32`) replaces {t}. A dict has a template for each group of dtypes, for example for f64 and for
+    `triton`: the operator's Triton expression, as a template. The operands replace {0}, {1} and {2}, and the operand
+        dtype (`tl.float32`) replaces {t}. A dict has a template for each group of dtypes, for example for f64 and for
         integers: {"f64": ..., "iu": ...}. Templates can use `tl`, `libdevice` (the math library of CUDA and HIP) and
         `rt` (minitri/triton/rt.py). If the template is one call of `libdevice` or `rt`, Triton's interpreter calls the
         operator's numpy function.
@@ -126,7 +126,7 @@ class Operator(Record):
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
         """Returns the Triton expression that applies the operator to operands with the given names. If `relaxed` is
-        true, the function prefers the operator's shorter, less exact template for f32.
+        true, an operator with a field `relaxed` uses this less exact template for f32.
         """
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
@@ -214,7 +214,7 @@ def reduction(op: str) -> Reduction:
 
 
 def running(op: str) -> Reduction:
-    """Returns the row of the table `REDUCTIONS` for a reduction that has a scan, such as "sum".
+    """Returns the row of the table `REDUCTIONS` for a scan (running reduction) such as "sum".
 
     Raises ValueError for an unknown name, and for a reduction that has no scan.
     """

@@ -3,7 +3,7 @@
     power(np.int32(2), np.int32(-1))        0, where numpy raises an error
 
 A function in this file takes the operands of an operator, as numpy arrays of one compute dtype (f32 for f16 and bf16).
-It returns the operator's result as a numpy array. If this file has a function with the name of an operator in
+The function returns the operator's result as a numpy array. If this file has a function with the name of an operator in
 operators.toml, that function defines the operator.
 """
 

@@ -1,4 +1,4 @@
-"""Reports what the passes of the compiler do: prints log lines, and records the rewrite rules that the passes apply.
+"""Reports what the compiler's passes do: prints log lines, and records which rewrite rules are applied.
 
 The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic. The
 topics are:
@@ -6,7 +6,7 @@ topics are:
 The name of a pass: the text of the minitri program after this pass. The name of a stage: the text of this stage.
 `fusion`: the list of fusion decisions.
 `autotune`: the table of measurements, and the options that were chosen.
-`cache`: the entries that were found on disk.
+`cache`: the cache entries that the compiler found on disk.
 
 In the value of MINITRI_LOGS, a `+` before a topic has no effect, and `all` enables every topic. An unknown topic is
 reported once, with a list of the known topics.

@@ -3,9 +3,9 @@
     with mt.limits(source=1_000_000, seconds=600):
         program = mt.compile(text)
 
-If the compilation of a program needs more than a limit allows, the compiler raises CompileError MT0401. The text of
-this CompileError names the limit and says how to raise the limit. The one idea: no program text can make the compiler
-use an unlimited amount of time or memory. A user who trusts a program text can raise the limits.
+If the compilation of a program needs more than a limit allows, the compiler raises CompileError MT0401. The error's
+text names the limit and says how to raise the limit. The one idea: no program text can make the compiler use an
+unlimited amount of time or memory. A user who trusts a program text can raise the limits.
 
 A compiled program stores the limits that were set when the program was compiled. The limits do not apply to Triton's
 own compiler, which cannot be interrupted. The limits do not apply to the run time of compiled programs.
@@ -95,7 +95,7 @@ def assigned(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
 
 
 def check_time() -> None:
-    """Raises CompileError MT0401 if the time limit is exceeded.
+    """Raises CompileError MT0401 if the compilation has exceeded its time limit.
 
     The compiler's loops over the operations of a program call `check_time`. Reading the processor time is slow on some
     systems, so the function reads it only after the wall-clock time has reached the limit. The processor time of one
@@ -114,7 +114,7 @@ def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
 
 
 def check_product(terms: int, factors: int) -> None:
-    """Raises CompileError MT0401 if a size has too many terms, or too many factors in one term.
+    """Raises CompileError MT0401 if a size has too many terms, or if a term has too many factors.
 
     Without the function `check_product`, a high power of a sum such as (M + N + K) would fill the memory with terms.
     """

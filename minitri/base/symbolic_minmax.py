@@ -7,13 +7,13 @@ The function `largest` returns the maximum of two symbolic integers (`Dim`s), an
 proof shows which of the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which
 `Dim` is larger, the result is a new `Dim` with the single term `max(…)` or `min(…)`.
 
-The function `tidy` brings a size with maxima and minima into a canonical form. For example, `tidy` shortens two sizes
-of slices:
+The function `tidy` rewrites a size that contains maxima and minima in a canonical form. For example, `tidy` shortens
+two sizes of slices:
 
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-Two sums of maxima and minima of one size N have the same canonical form if they are equal for all N.
+If two sums of maxima and minima of one size N are equal for all N, they have the same canonical form.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The slope of ramp(n - k) is 0 for n < k and 1 for n > k. Any piecewise linear function

@@ -1,10 +1,10 @@
 """Times calls on a GPU: implementations alternate, each call gets new inputs, and two events record when a call starts
 and ends.
 
-The function `alternating_times` takes the calls of each implementation, one call for each set of inputs. Its argument
-`pace` says how long the warm-up and the measurement last. `alternating_times` returns the median time of a call of each
-implementation, in seconds. If an implementation raises an exception, `alternating_times` returns the exception instead
-of a time.
+The function `alternating_times` takes the calls of each implementation, one call for each set of inputs. The argument
+`pace` of `alternating_times` sets the durations of the warm-up and the measurement. `alternating_times` returns the
+median time of a call of each implementation, in seconds. If an implementation raises an exception, `alternating_times`
+returns the exception instead of a time.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more
     measurement  spin mark call mark, spin mark call mark, …; more spins if the host is slow to queue a call
@@ -12,10 +12,10 @@ of a time.
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
 The calls of an implementation use the sets of inputs in a cycle: the first set follows the last set. The timer keeps
-the result of each call in memory until the next call with the same inputs. Before a set of inputs is used again, the
-other sets have replaced it and its result in the L2 cache (measure_case.py). The timer does not clear the L2 cache by
-writing zeros to it, because the GPU would write the zeros back to memory during the call. If the GPU also had to copy
-zeros from its cache to memory, a kernel that mostly reads would be slower.
+each result in memory until the next call with the same set of inputs. Before a set of inputs is used again, the other
+sets have replaced it and its result in the L2 cache (measure_case.py). The timer does not clear the L2 cache by writing
+zeros to it, because the GPU would write the zeros back to memory during the call. Copying zeros from the cache to
+memory would slow down a kernel that mostly reads.
 
 Before each call, the GPU waits in a loop ("spins"), without touching memory. While the GPU spins, the host queues the
 call, so the measured time of the call does not include the host's time. The file call_costs.py measures the host's time
@@ -63,10 +63,10 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
     raised.
 
     All implementations are measured in the given order, and then once more in reverse order. The last implementation is
-    measured twice in succession. Its second measurement needs no warm-up. An implementation that fails is not run
-    again. Before each call, the GPU spins equally often for all implementations, because a chip that rests longer
-    between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to queue a
-    call of any implementation.
+    measured twice in succession. Its second measurement needs no warm-up. After an implementation has failed, it is not
+    measured again. Before each call, the GPU spins equally often for all implementations, because a chip that rests
+    longer between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to
+    queue a call of any implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls) for name, calls in peers.items()}

@@ -39,7 +39,7 @@ IMPORTED = (
 
 
 class Table(NamedTuple):
-    """A table of numbers, by row and column. All numbers of the table have the unit `unit`."""
+    """A table of numbers: each row maps the names of columns to numbers. All numbers of the table have the unit `unit`."""
 
     title: str
     unit: str
@@ -89,7 +89,7 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def first_results() -> Table:
-    """Returns a table with the milliseconds from the text of a program to the program's first result.
+    """Returns a table of the time, in milliseconds, from the text of a program to its first result.
 
     The time to a first result is measured with empty caches, and then in a second process, which uses the caches of the
     first process.

@@ -1,4 +1,5 @@
-"""The cases of the benchmark, made from cases.toml: a program, its arguments, and the same computation in torch.
+"""The cases of the benchmark, made from cases.toml. A case is a program, its arguments, and the same computation in
+torch.
 
 The function `cases` makes `Case`s from the rows of the table cases.toml. A row of cases.toml, such as the row for
 softmax, has a name, a function, a list of cases and a library function.
@@ -20,8 +21,8 @@ whole computation of a case, the library function is timed too.
 
 In the benchmark's programs, attention is written as its mathematical definition. The torch function
 `attention_by_definition` computes the scores of only some queries at a time, so that the longest case fits into memory.
-Attention is also timed with the kernels of cuDNN and FlashAttention-2, which `scaled_dot_product_attention` calls, and
-with compiled flex_attention. If a machine lacks an implementation, the report says that the implementation is missing.
+For attention, the benchmark also times compiled flex_attention, and `scaled_dot_product_attention` with the kernels of
+cuDNN and FlashAttention-2. If a machine lacks an implementation, the report says that the implementation is missing.
 """
 
 import math
@@ -173,7 +174,9 @@ def _seen(mask: str, back: Any) -> Any:
 
 
 def attention_by_definition(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """Computes attention by its definition, for `AT_ONCE` queries at a time."""
+    """Computes attention by its mathematical definition. To save memory, the function handles `AT_ONCE` queries at a
+    time.
+    """
     parts = [_rows(mask, q[..., i : i + AT_ONCE, :], k, v, i) for i in range(0, q.shape[-2], AT_ONCE)]
     return torch.cat(parts, -2)
 

@@ -162,7 +162,9 @@ class EverydayWriter(StatementWriter):
         return (rng.choice((room, room // 10 * 10 or room, *[1 << room.bit_length() - 1] * 3)), *inner)
 
     def operand(self) -> str:
-        """Returns the name of a value for the next statement: most often the newest value, and seldom a small array."""
+        """Randomly chooses an array for the next statement, and returns its name. The newest large array is the most
+        likely choice.
+        """
         counts = {n: math.prod(v.shape) for n, v in self.values.items() if n[0] in "vxy" and v.shape}
         large = [n for n, count in counts.items() if count * 16 >= counts["x1"]]
         return self.choose([*list(counts)[-1:], *large[-1:] * 8, *large])

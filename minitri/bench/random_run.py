@@ -84,7 +84,7 @@ def main(session: Session) -> int:
 
 
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
-    """Draws, measures and shrinks programs until the time is up.
+    """Until the time is up, makes random programs, measures them, and reduces slow programs to small slow parts.
 
     Returns two lists. The first has a `Row` for each measured program. The second has a `Row` for the smallest slow
     part of each slow program.
@@ -123,7 +123,7 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
     The loss is the time that minitri needs more than torch. The returned part causes at least half of the loss of the
     whole program.
 
-    `whole`: the measured row of the whole program. The function returns `whole` if no slow part causes half of the
+    `whole`: the measurements of the whole program. The function returns `whole` if no slow part causes half of the
         loss.
     `bound`: a part is slow if torch's time divided by minitri's time is smaller than `bound`.
     """

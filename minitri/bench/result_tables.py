@@ -55,7 +55,7 @@ class Row:
     `planned`: the bytes of all outputs and temporaries of a call of minitri's program.
     `predicted`: the seconds that the cost model predicts (minitri/hardware/roofline.py).
     `tuning`: the seconds that were spent on measuring schedules.
-    `work`: predicted numbers of bytes and operations, for each stage of the compiler.
+    `work`: for each stage of the compiler, the predicted numbers of bytes and operations.
     `peers`: the measured implementations, by name. "minitri" is one of them.
     `beside`: measurements of programs that compute something else from the same inputs, by name.
     """
@@ -193,7 +193,7 @@ def _share(row: Row) -> str:
 def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """Returns the whole report about random programs as text.
 
-    The argument `shrunk` has a row for each slow program that was reduced to its smallest slow part.
+    Each row in `shrunk` is the smallest slow part of a slow program.
     """
     wrong = [r for r in rows if not r.ok]
     slow = sorted((r for r in rows if r.ok and ratio(r) < math.inf), key=ratio)[:WORST]

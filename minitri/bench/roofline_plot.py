@@ -70,7 +70,7 @@ def heat_map(found: Mapping[str, Any], path: str) -> None:
 
 
 def plot_file(figures: str, path: str) -> None:
-    """Draws the measurements of a JSON file: a roofline plot of the cases, or a heat map of an ablation.
+    """Draws the measurements in a JSON file. Cases become a roofline plot, and an ablation becomes a heat map.
 
     `figures`: the name of a JSON file that `bench --json` wrote on a machine with a GPU.
 

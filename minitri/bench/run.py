@@ -6,10 +6,10 @@ minitri's result was right in every case. If a path for JSON is given, `main` wr
 
 The file alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the
 same random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by
-minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. The column "of copy" is the
-time of a copy of the same number of bytes, divided by minitri's time. For a matrix product, no copy is timed, so the
-column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, a memory copy is timed
-in the same measurement as the implementations. Another rate of a copy is measured once, before all cases, and is
+minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. In the column "of copy",
+the time of a copy of the same number of bytes is divided by minitri's time. For a matrix product, no copy is timed, so
+the column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, a memory copy is
+timed in the same measurement as the implementations. Another rate of a copy is measured once, before all cases, and is
 printed in the head of the table. All cases call torch.compile with dynamic=False. Square matrix products are also
 measured with tuning: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
 (runtime/schedule_search.py). With `--tune`, all programs are also timed with schedules that were chosen by measuring.
@@ -48,7 +48,7 @@ def main(
     `tune`: whether every program also runs with measured schedules.
     `calls`: whether to measure the host time of a call, and the time to a first result. Both times are also measured if
         `names` is empty.
-    `ablate`: whether to run only minitri, each time without one optimisation (ablation.py).
+    `ablate`: whether to run minitri alone, with one optimisation left out each time (ablation.py).
     """
     with_gpu = torch.cuda.is_available()
     chosen = [] if ablate else select(names)
@@ -73,8 +73,8 @@ def main(
 def select(names: Sequence[str]) -> list[Case]:
     """Returns the cases that match at least one of `names`, or all cases if `names` is empty.
 
-    A name matches a case if it is the case's kind or a part of the case's name. Raises CompileError MT0402 if a name
-    matches no case.
+    An item of `names` is a kind of case, or a part of a case's name. Raises CompileError MT0402 if a name matches no
+    case.
     """
     known = cases()
     found = {name: [c for c in known if name == c.kind or name in c.name] for name in names}

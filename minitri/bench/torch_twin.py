@@ -5,8 +5,8 @@ the module with torch. The Python function takes and returns torch tensors. The 
 and each closure calls one function of torch. For example, `sum(x, axis=0)` becomes the closure `lambda scope:
 torch.sum(scope["x"], dim=0)`.
 
-Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the Python
-function computes the reference, with which all results are compared. For f64 arrays, the Python function replaces every
+Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the results of
+the Python function are the reference for all implementations. For f64 arrays, the Python function replaces every
 conversion to another float dtype by a conversion to f64. The reference is therefore not rounded. The one idea: most
 functions of the language have the same name in torch. The tables `NAMES` and `FUNCTIONS` list the exceptions.
 

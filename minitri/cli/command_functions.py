@@ -232,8 +232,8 @@ def bench(
     """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
 
     With `programs=20`, measures 20 random programs. With `figures` (the results file of an earlier run), draws figures
-    from this file and measures nothing. Without `programs` and `figures`, measures the benchmark cases in `cases`.
-    Returns the exit code.
+    from this file and measures nothing. If neither `programs` nor `figures` is given, measures the benchmark cases in
+    `cases`. Returns the exit code.
     """
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks

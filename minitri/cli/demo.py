@@ -1,9 +1,9 @@
 """`minitri demo`: prints a few lines of every stage of a program, and checks a run of the program.
 
 The function `demo` takes the path of a .mt file (a minitri program), such as examples/linear.mt, and prints to stdout.
-The demo chooses one node of the graph, such as a matrix product. For each stage, the demo shows at most two of the
-lines that belong to the chosen node. The module minitri/explore/provenance.py finds the lines that belong to a node of
-the graph. After the last stage, the demo prints the command that shows a whole stage.
+The demo chooses one node of the graph, such as a matrix product. For each stage, the demo shows at most two lines of
+the chosen node. The module minitri/explore/provenance.py finds the lines that belong to a node of the graph. After the
+last stage, the demo prints the command that shows a whole stage.
 """
 
 import re

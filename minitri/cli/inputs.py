@@ -102,7 +102,7 @@ def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str
 
 
 def dimensions(function: ast.Function) -> list[str]:
-    """Returns the names of the dimensions, and of packs such as `*B`, in the types of a function's parameters."""
+    """Returns the dimension names in the types of a function's parameters, including names of packs such as `*B`."""
     return list(sizes_of(function, {}))
 
 

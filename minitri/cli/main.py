@@ -196,11 +196,11 @@ def main() -> None:
 def add_command(name: str, row: Mapping[str, Any]) -> None:
     """Adds a command that is described by a row of commands.toml.
 
-    The field `where` of the row names the function that runs the command. If a row of commands.toml has no field
-    `where`, the command runs the function of the same name in command_functions.py. The function that runs the command
-    is imported only when the command runs. The function that runs the command gets the values of the command's options
-    as arguments. If the command takes a program, the first argument of the function is a `Request`. The function that
-    runs the command returns the exit code; None stands for 0.
+    The field `where` of the row names the function that runs the command. Without a field `where`, the command runs the
+    function of command_functions.py that has the command's name. The function that runs the command is imported only
+    when the command runs. The function that runs the command gets the values of the command's options as arguments. If
+    the command takes a program, the first argument of the function is a `Request`. The function that runs the command
+    returns the exit code; None stands for 0.
     """
 
     def run(**given: Any) -> None:

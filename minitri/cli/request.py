@@ -100,7 +100,7 @@ class Request(Record):
     def shown(self) -> dict[str, Any] | None:
         """Returns the text of the program as a module, with sizes and target, for the editor of a served page.
 
-        Returns None if the request names no program.
+        Returns None if the request has neither a file nor an expression.
         """
         if self.file is None and self.expression is None:
             return None

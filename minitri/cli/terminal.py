@@ -15,9 +15,9 @@ Every command ends with one of these exit codes:
 The one idea: the function `reported` turns every exception of a command into a message and an exit code, so no command
 shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. The
 option `--color` decides whether text is coloured. Without the option `--color`, the environment variables NO_COLOR and
-FORCE_COLOR decide. If neither `--color`, NO_COLOR nor FORCE_COLOR is given, only text for a terminal is coloured. The
-libraries rich and pygments take long to import, so they are imported only when they are used. Other files split a text
-into tokens (lexers.py), read the command line (main.py), and run the commands (command_functions.py).
+FORCE_COLOR decide. By default, a command colours text only for a terminal. The libraries rich and pygments take long to
+import, so they are imported only when they are used. Other files split a text into tokens (lexers.py), read the command
+line (main.py), and run the commands (command_functions.py).
 """
 
 import errno

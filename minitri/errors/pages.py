@@ -80,7 +80,7 @@ class Example(Record):
         raise AssertionError("this program of an error page is right")
 
     def shown(self) -> str:
-        """Returns the program as a user would write it in Python."""
+        """Returns the example program as Python code."""
         text, name = self.text.strip("\n"), "f"
         if self == Example(self.text):
             return text

@@ -6,8 +6,8 @@ The function `completions` reads the compiler's tables of operators and function
 row for each name that can be completed: a function, alias, dtype, constant, attribute or keyword. A test requires that
 the compiler's tables and completions.toml have the same names.
 
-The function `completions` does not return the names that the user's program defines. The page reads these names from
-the text of the program (page/completion.js).
+The function `completions` does not return the names that the user's program defines. The page finds the user's own
+names in the program's text (page/completion.js).
 """
 
 from functools import cache

@@ -22,7 +22,7 @@ command:
 
 The page shows a command that makes the page again. If the program comes from neither a file nor an expression, this
 command is a line of Python. If the caller gave options for schedules, the command is a line of Python too. The command
-that makes a page also says which program to compare with, and which panes of the page are open.
+that makes a page again also gives the program for comparison and the open panes.
 """
 
 import re
@@ -152,7 +152,7 @@ class _Sources:
     def place(self, span: Span) -> list[list[int]]:
         """Returns [[source, start, end]] for a span, or an empty list if the page does not show the text of the span.
 
-        The returned number `source` is the index of the text that contains the span.
+        The number `source` is the index of a text of the page: the text that contains the span.
         """
         for number, (source, start, end) in enumerate(self.parts):
             if source == span.source and start <= span.start and span.end <= end:
@@ -184,8 +184,8 @@ DEFAULT_TARGET = "cuda:90"
 def command(compiled: Compilation, compare: Mapping[str, Any], panes: Sequence[str]) -> str:
     """Returns the command that makes the page again.
 
-    For a program from a file or an expression, the command is a shell command. For a program from a notebook cell, a
-    string or the text of a stage, the command is a line of Python.
+    For a program from a file or an expression, the command is a shell command. A program from a notebook cell, from a
+    string or from the text of a stage gets a line of Python.
     """
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"

@@ -2,8 +2,8 @@
 
 The function `player` takes a compilation and returns plain data. The data contains the arrays. For each kernel, it
 contains the text, the numbers of each line's graph nodes ("marks"), and the steps of each grid program. A step lists
-the elements of a tile that are read or written, the elements that a mask excludes, and the values of all elements. For
-each masked access, the result also shows which elements the access would read or write without its mask.
+the elements of a tile that are read or written, the elements that a mask excludes, and the values of all elements. The
+data also shows what a masked access would read or write without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
@@ -15,14 +15,14 @@ each masked access, the result also shows which elements the access would read o
     an access also has {array, extents, index, state}
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
-The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
-each access. The module execution_trace.py only records the values and accesses.
+The evaluator of tile programs (tiles/evaluate.py) computes all values. The sanitizer (trust/sanitizer.py) reports every
+access. The module execution_trace.py records the values and accesses.
 
-The sizes are so small that a screen can show the arrays. Most sizes are no multiples of a block size, so masks have an
-effect. The recording tries several combinations of sizes, until the sizes fulfil the program's conditions. Programs
-with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When
-the recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid
-programs are left out.
+The program runs with small sizes, so that a screen can show the arrays. Most sizes are no multiples of a block size, so
+masks have an effect. The recording tries several combinations of sizes, until the sizes fulfil the program's
+conditions. Programs with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements
+along an axis. When the recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of
+the remaining grid programs are left out.
 """
 
 from __future__ import annotations
@@ -138,8 +138,9 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        If earlier runs have recorded `cells` elements or more, the result for a run is None. The dict `line` maps the
-        `id` of an op to the number of the op's line. The method records only ops that the dict `line` contains.
+        After the runs have recorded `cells` elements or more, each further run has the result None. The dict `line`
+        maps the `id` of an op to the number of the op's line. The method records only ops that the dict `line`
+        contains.
         """
         runs: Runs = []
         for place in grid:
@@ -201,8 +202,8 @@ MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # sizes for programs with matrix 
 
 
 def small(compiled: Compilation) -> Compilation | None:
-    """Compiles the program for small sizes. The function tries one row of sizes after another (`MORE`, `FEW`) until the
-    program accepts the sizes.
+    """Compiles the program for small sizes. The function tries the rows of sizes in `MORE` and `FEW`, until the program
+    accepts the sizes of a row.
 
     Returns None if a constant size in the program, as in `f32[100000]`, is too large.
     """

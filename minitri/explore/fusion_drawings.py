@@ -8,8 +8,8 @@ result is plain data:
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
-To undo one fusion, the module runs the fusion pass again, and makes the pass store the fused value in memory. The byte
-counts assume 1024 for each unknown size. The field `bytes` is a lower bound for the memory traffic of the kernels
+To undo one fusion, the module runs the fusion pass again, and requires that the fused value is stored in memory. The
+byte counts assume 1024 for each unknown size. The field `bytes` is a lower bound for the memory traffic of the kernels
 (kernels/memory_traffic.py). The data has no estimate of how long the kernels run.
 """
 

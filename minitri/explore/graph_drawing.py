@@ -2,8 +2,8 @@
 library call or source line.
 
 The function `views` takes a graph, and a function that returns the marks (numbers) of a node. The page highlights a box
-together with the lines of text that have the same mark (document.py). `views` returns a list of views, which are
-drawings of the graph as plain data.
+together with the lines of text that share a mark with the box (document.py). `views` returns a list of views. A view is
+a drawing of the graph, as plain data.
 
 In a graph of more than `LARGE` nodes, nodes are grouped by the library call or the source line that they come from. In
 the first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`

@@ -98,7 +98,7 @@ class MachineCode:
         return tuple(KernelCode(kernel, twins, source, self.target) for kernel, source, twins in each)
 
     def text(self, stage: str) -> str:
-        """Returns the text of a stage for all distinct kernels.
+        """Returns the text of the stage `stage` of all distinct kernels.
 
         Above the text of each kernel is a line with the kernel's name and the names of equal kernels.
         """

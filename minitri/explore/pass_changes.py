@@ -89,9 +89,9 @@ def defined(function: Callable[..., Any]) -> str:
 
 
 def first_sentence(documented: Any) -> str:
-    """Returns the first sentence of a docstring; the argument is the module of a pass or the function of a rule.
+    """Returns the first sentence of the docstring of a pass's module or of a rule's function.
 
-    A colon at the end of the sentence (before an example) becomes a full stop.
+    If the sentence ends with a colon, a full stop replaces the colon.
     """
     paragraph = " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
     text = re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0].rstrip(":.")

@@ -1,7 +1,7 @@
 """For each line of each stage, finds the graph nodes from which the compiler made this line.
 
-A `Trace` is made from a compilation. The `Trace` has the nodes of the graph with their places in the source. For each
-line of each stage, the `Trace` has the text, and the numbers of the nodes from which the line comes.
+A `Trace` is made from a compilation. The `Trace` has the nodes of the graph, and the place of each node in the source
+text. For each line of each stage, the `Trace` has the text, and the numbers of the nodes from which the line comes.
 
     source     relu(x @ w + b)            nodes[3] is `x @ w`, source[5:10]
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
@@ -41,8 +41,8 @@ class NodeInfo(NamedTuple):
 
     `op`: the operation of the node, such as `reduce.max`.
     `text`: the line of the node in the printed stage `graph`.
-    `spans`: places in the source text. The first span is the node's own place, and the others are the calls that led to
-        it.
+    `spans`: places in the source text. The first span is the place of the node itself. If the node comes from called
+        functions, the other spans are these calls.
     """
 
     op: str
@@ -86,7 +86,7 @@ class Trace:
         return self._stages[stage]
 
     def of(self, spans: Iterable[Span]) -> Nodes:
-        """Returns the numbers of the graph nodes to which the given spans (places in the source) belong.
+        """Returns the numbers of the graph nodes that belong to the given spans (places in the source).
 
         If a span has no node number, the function takes all nodes with the same place in the source.
         """

@@ -5,7 +5,7 @@ The method `ask` of the class `Desk` takes a request from any thread, and return
 exceeds the time limit or dies, `Desk` ends the process with all its children and starts another process. A request that
 a worker process could not finish is answered with an error. The method `ask` raises `Busy` if too many requests wait.
 
-The file compile_worker.py defines what a request means. The file serve.py decides who is allowed to send requests.
+The file serve.py decides who is allowed to send requests.
 """
 
 import sys

@@ -6,7 +6,7 @@ The server answers requests over HTTP to 127.0.0.1. It sends the page, and an an
 sends. The answer is the data of the page, or the error of the program. Before the server reads a request, it checks the
 headers Host and Origin, the token, the body, and the number of requests:
 
-`Host`: the header must be a name of this server, so that no other host name can lead to the server.
+`Host`: the header must be a name of this server, because other host names can be made to lead to this machine.
 `Origin`: if a request has this header, it must name this server.
 Token: the path of the page contains a secret of this user.
 Body: a POST request must have JSON of a known and small size, which no form of another page can send.

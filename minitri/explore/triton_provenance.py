@@ -16,11 +16,11 @@ kernel as a whole: the head of the function, the heads of its branches, and line
 line that serves the whole kernel comes from the graph nodes of all stores of the kernel.
 
 An operation in Triton's own stages can have a location, which is a line of the generated source (debug_locations.py).
-An operation with a location gets the graph nodes of the line that the location names. Some operations have no location,
-such as an address, an allocation of tensor memory, or a constant that Triton moves out of a loop. An operation without
-a location gets the graph nodes of the operations that use its result. If no operation uses the result, the operation
-gets the graph nodes of all stores of the kernel. An operation whose location is the head of the function is treated as
-an operation without a location.
+An operation with a location gets the graph nodes of the source line to which the location leads. Triton gives no
+location to some operations, such as addresses, allocations of tensor memory, and constants that it moves out of a loop.
+An operation without a location gets the graph nodes of its users (the operations that read its result). If no operation
+uses the result, the operation gets the graph nodes of all stores of the kernel. An operation whose location is the head
+of the function is treated as an operation without a location.
 """
 
 import ast

@@ -64,7 +64,7 @@ class Session(Record):
 class Summary:
     """What a session of random programs has found so far.
 
-    `counts`: a number for each name in `COUNTS`. For example, the name "programs" has the number of checked programs.
+    `counts`: a number for each name in `COUNTS`. For example, `counts["programs"]` is the number of checked programs.
     `found`: the failures, each a dictionary with the keys `seed`, `kind`, `said` (the message) and `file`.
     """
 

@@ -1,8 +1,8 @@
 """Checks one random program, and stores a failure as a file from which the failure can be repeated.
 
-The function `trial` takes a seed. It returns an `Outcome`, which says how many comparisons were made. If a comparison
-failed, the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked by
-two kinds of comparisons:
+The function `trial` takes a seed. The returned `Outcome` says how many comparisons were made. If a comparison failed,
+the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked in two
+ways:
 
 `check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py).
 `relations` compares the program with changed programs that must compute the same result
@@ -23,9 +23,11 @@ needed to repeat the failure:
 
 The stored file is a module of minitri's language, so commands such as `minitri run` accept the file too. If the
 program's arguments have few elements, the stored file has every element and the strides. If the program's arguments
-have many elements, the stored file has only the seed. The same random arguments are then made again from the seed.
+have many elements, the stored file has only the seed. To repeat the failure, the arguments are made from the seed
+again.
 
-A worker process checks programs, so that a crash or a hang of Triton's interpreter does not end the whole session:
+This command starts the worker process that checks programs, so a crash or a hang of Triton's interpreter does not end
+the session:
 
     python -m minitri.fuzz.trial cpu
 
@@ -152,8 +154,8 @@ def examined(
 
     First, every compiler pass is checked for each variant of compilation in `variants` (minitri/trust/check_passes.py).
     If no pass is wrong, the program is compared with changed programs that must compute the same result, such as a
-    program with renamed variables. The argument `relations` selects the changed programs by their keys in `RELATIONS`.
-    The default is `PAIRS[on]`.
+    program with renamed variables. The argument `relations` lists kinds of changed programs: keys of the dictionary
+    `RELATIONS`. The default is `PAIRS[on]`.
     """
     relations = PAIRS[on] if relations is None else relations
     try:
@@ -277,9 +279,9 @@ def _array(given: Any) -> Any:
 
 
 def answer(seed: int, on: str) -> dict[str, Any]:
-    """Returns the worker's answer for one seed. The answer contains the numbers of comparisons. After a failure, the
-    answer also contains the kind of the failure, its description and the text of its file. If `lost` is true in the
-    answer, the worker can no longer use the GPU, and the parent process ends the worker.
+    """Returns the worker's answer for one seed. The answer contains the numbers of comparisons. If the seed's program
+    fails, the answer also has the kind and the description of the failure, and the text of the failure's file. If
+    `lost` is true in the answer, the worker can no longer use the GPU, and the parent process ends the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

@@ -53,7 +53,7 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 
 
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
-    """Returns the largest absolute value that an index expression, or one of its terms, can have.
+    """Returns the largest absolute value that an index expression or any of its terms can have.
 
     If the largest absolute value is unknown, returns `LIMIT`. Terms without an axis, such as 2*N, are ignored: the CPU
     computes these terms before the launch of the kernel.

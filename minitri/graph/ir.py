@@ -192,7 +192,7 @@ class Condition(Record):
 
     def decided(self) -> bool | None:
         """Returns True if the relation is true for all sizes, and False if the relation is false for all sizes. Returns
-        None if the relation is undecided.
+        None if no proof decides the relation.
         """
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
@@ -230,7 +230,7 @@ class Condition(Record):
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> tuple[Condition, ...]:
-    """Returns the conditions that are still undecided for these sizes, with the sizes inserted for their names.
+    """Puts the given sizes into the conditions, and returns the conditions that remain undecided.
 
     Raises the CompileError of the first condition that is false for these sizes.
     """

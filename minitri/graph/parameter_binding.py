@@ -6,12 +6,12 @@
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
 A pack is a name for several axes, such as `*B`. The function `sizes_of` makes a symbol for each dimension name, and for
-each axis of a pack. The function `array_type` makes the `ArrayType` of a parameter from its annotation. The function
-`static_argument` checks the value of a parameter that takes a number or a string. The function `declared_result` gives
-a result the type that the called function declares. The file minitri/graph/shape_unification.py finds the sizes for the
-dimension names of a called function. An argument of the wrong kind raises CompileError MT0102. An argument that must be
-known at compile time, but is not, raises CompileError MT0106. A result whose type differs from the declared type raises
-CompileError MT0207.
+each axis that a pack stands for. The function `array_type` makes the `ArrayType` of a parameter from its annotation.
+The function `static_argument` checks the value of a parameter that takes a number or a string. The function
+`declared_result` gives a result the type that the called function declares. The file minitri/graph/shape_unification.py
+finds the sizes for the dimension names of a called function. An argument of the wrong kind raises CompileError MT0102.
+An argument that must be known at compile time, but is not, raises CompileError MT0106. A result whose type differs from
+the declared type raises CompileError MT0207.
 
 Arguments that decide the shape of a result, such as an axis, must be known at compile time. The functions at the end of
 this file read arguments that must be known at compile time. If the arithmetic in an argument fails, as in `1 // 0`, a
@@ -62,7 +62,9 @@ Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
 
 
 def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
-    """Returns a symbol for each dimension name in the signature, and a tuple of symbols for each pack such as `*B`."""
+    """Returns a symbol for each dimension name in the signature. A pack such as `*B`, which stands for several axes,
+    gets a tuple of symbols.
+    """
     sizes: Sizes = {}
     declared = [d for p in function.params if isinstance(p.annotation, ast.ArrayType) for d in p.annotation.dims]
     for node in (node for d in declared for node in ast.postorder(d)):

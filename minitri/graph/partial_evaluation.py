@@ -1,4 +1,4 @@
-"""Evaluates operators, subscripts and attributes, also if their operands are numbers, dimensions or tuples.
+"""Evaluates operators, subscripts and attributes. Their operands can be arrays, but also numbers, dimensions or tuples.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
@@ -33,7 +33,7 @@ NUMBERS = (int, float, Dim)
 def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
     """Returns `x op y` as a number or a `Dim`.
 
-    Returns None if the result can only be computed once the sizes are known.
+    Returns None if the function cannot compute the result before the sizes are known.
     """
     if isinstance(x, Dim) or isinstance(y, Dim):
         if isinstance(x, float) or isinstance(y, float):
@@ -100,7 +100,7 @@ def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
 def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
     """Returns the value of a comparison.
 
-    The value of the comparison is a Python bool if it is known at compile time, else an array of bools.
+    If the result of the comparison is known at compile time, it is a Python bool. Otherwise, it is an array of bools.
     """
     if x is None or y is None:
         return (x is y) == (op == "==")

@@ -6,10 +6,10 @@
 The function `transport` takes an expression F that is summed, and the reductions that F uses, such as the maximum m.
 The sum s and the reduction m run over the same elements. The function `transport` returns T(F), a formula that corrects
 (transports) partial sums of F. T(F) turns the partial sum for the old value of m into the partial sum for the new value
-of m. If no correction is known, `transport` raises the error `Refused`. Thanks to the correction, one loop over blocks
-of elements computes the sum s and the reduction m together. After each block of elements, the loop corrects the partial
-sum s, because the maximum or mean m has changed. Then the loop adds the sum over the block to s. Two partial sums over
-different elements can be added after both are corrected for the same value of m.
+of m. If no correction is known, `transport` raises the error `Refused`. The correction makes it possible to compute the
+sum s and the reduction m in one loop over blocks of elements. After each block of elements, the loop corrects the
+partial sum s, because the maximum or mean m has changed. Then the loop adds the sum over the block to s. To add two
+partial sums over different elements, both must first be corrected for the same m.
 
     F depends on    form of F                              transport of a partial sum s  name
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -98,7 +98,7 @@ class Reduced(NamedTuple, Generic[E]):
 
 class Rescale(NamedTuple, Generic[E]):
     """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. For a growth of y from y1 to y2, the
-    correction factor of the partial sum is exp(h(y1) - h(y2)). A softmax sums exp(x - y), so its h(y) is y.
+    correction factor of the partial sum is exp(h(y1) - h(y2)). For softmax, which sums exp(x - y), h(y) is y.
 
     A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the h(y) of each factor.
     """

@@ -151,7 +151,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 def legalise(graph: Graph) -> Graph:
     """Returns a graph without reductions and scans over axes of extent 1.
 
-    The graph that `legalise` returns has no matrix products with one row, one column or one term in each sum.
+    The new graph also has no matrix products whose rows, columns or summed axis have the extent 1.
     """
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 

@@ -1,4 +1,4 @@
-"""Matches the arrays of a call with the parameter types that a function declares.
+"""Checks each array of a call against the declared type of its parameter.
 
     def scaled(x: f32[N, N]) ...
 

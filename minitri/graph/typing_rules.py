@@ -36,8 +36,8 @@ class Array(Record):
     f32 if `dtype` is f16 or bf16, and otherwise `dtype` itself.
 
     `weak`: whether the value is a weak scalar. A weak scalar takes the dtype of the other operand.
-    `wide`: a node that computes the same values in f64, or None. Only values that are f32 by default, such as a
-        quotient of integers, have such a node.
+    `wide`: a node that computes the same values in f64, or None. Only a value that is f32 by default, such as a
+        quotient of integers, has a node `wide`.
     """
 
     node: Node
@@ -277,7 +277,8 @@ class Typer:
     # ---- elementwise -----------------------------------------------------------------
 
     def elementwise(self, name: str, values: Sequence[Value]) -> Array:
-        """Applies an operator of the operator table to values, with promotion and broadcasting.
+        """Applies an operator of the operator table to values, after promoting their dtypes and broadcasting their
+        shapes.
 
         Raises CompileError MT0102 for a wrong number of operands. Raises MT0202 for a dtype that the operator does not
         take.
@@ -352,7 +353,7 @@ def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | No
 
 
 def require(holds: bool, rule: str) -> None:
-    """Raises ValueError with the text `rule` unless `holds` is true."""
+    """Raises ValueError if `holds` is false. The text of the error is `rule`."""
     if not holds:
         raise ValueError(rule)
 
@@ -370,8 +371,8 @@ def read_at(t: Typer, x: Array, places: Mapping[int, Dim], *added: Dim) -> Array
     """Returns the elements of x at the index `places[k]` along each axis k in `places`. The result has all axes of x
     except the axes in `places`.
 
-    The last axes of the result are new axes with the sizes `added`. An index in `places` can contain the symbols of new
-    axes, for example to read a diagonal of x.
+    The last axes of the result are new axes with the sizes `added`. An index in `places` can contain the symbols of the
+    added axes, for example to read a diagonal of x.
     """
     kept = [k for k in range(x.rank) if k not in places]
     index = [places[k] if k in places else ir.axis(kept.index(k)) for k in range(x.rank)]

@@ -7,7 +7,7 @@ functions of the module. It returns a CompileError MT0101, which suggests a corr
 returns a CompileError MT0101 for a call of an unknown function. The function `unknown_attribute` returns a CompileError
 MT0103 for an unknown attribute `x.name`. The one idea: a name that minitri does not know can come from a different
 library, such as numpy. A name of a different library is no spelling mistake: a user who writes `median` wants the
-median, not `mean`. For a name of a different library, the error message says what to write instead
+median, not `mean`. If the name belongs to another library, the error message says what to write instead
 (minitri/language/foreign). If the program has a name that is similar to the unknown name, the error message suggests
 the similar name as well.
 """

@@ -64,9 +64,9 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """Takes the scale out of the second factor of a matrix product. Returns the new second factor, and the scale by
-    which the product must be multiplied. In columns where a weight times its scale could overflow f16, the weights keep
-    the scale, and the returned scale is 1. If the second factor has no scale, the returned scale is None.
+    """Takes the scale s out of the second factor w * s of a matrix product. Returns the new second factor, and the
+    scale by which the product must be multiplied. In columns where a weight times its scale could overflow f16, the
+    weights keep the scale, and the returned scale is 1. If the second factor has no scale, the returned scale is None.
     """
     found = find(node)
     if found is None:

@@ -20,9 +20,9 @@ Like Triton, this module determines three powers of two from the expression (`Di
 `constancy`: the length of each run of equal neighbouring values.
 
 A size that is an argument of a kernel can be a multiple of 16 in one call but not in another call. The field `given` of
-a `Width` lists the sizes that must be multiples of 16. If a size in `given` is not a multiple of 16, one instruction
-moves fewer bytes than predicted. The prediction ignores that the loads and stores of a tile can need different layouts
-(assignments of elements to threads).
+a `Width` lists the sizes that must be multiples of 16. If a size in `given` is not a multiple of 16, a load or store
+instruction moves fewer bytes than the prediction says. The prediction ignores that the loads and stores of a tile can
+need different layouts (assignments of elements to threads).
 """
 
 import math

@@ -10,9 +10,9 @@ program. The sizes of all arrays must be known. A prediction is a `Work`, which 
 
 If several tiles read the same bytes, a cache serves most of the repeated reads.
 
-An operator on floats counts as one operation. "Special" operators, such as exp, are also counted separately. A matrix
-product counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic are
-not counted.
+An operator on floats counts as one operation. "Special" operators, such as exp, are also counted separately. Each
+multiplication in a matrix product counts as two operations. Selections, conversions, comparisons and integer arithmetic
+are not counted.
 """
 
 import itertools

@@ -2,20 +2,20 @@
 
     print(roofline(low.compilation))
 
-The function `roofline` takes a compilation in which all sizes are known. It can also take the measured times of the
-kernels. It returns a `Roofline`. A `Roofline` counts bytes and operations three times: for the graph, for the kernels,
-and for the tiles (predicted_work.py). A `Roofline` also holds the least time for moving the bytes and computing the
-operations at the chip's peak rates. The least time is the time that the slowest unit (memory or an arithmetic unit)
-takes at its peak rate. No kernel reaches the peak rates of a chip, so a formula predicts a more realistic time for each
-kernel.
+The function `roofline` takes a compilation in which all sizes are known. The function can also take the measured times
+of the kernels. It returns a `Roofline`. A `Roofline` counts bytes and operations three times: for the graph, for the
+kernels, and for the tiles (predicted_work.py). A `Roofline` also holds the least time for moving the bytes and
+computing the operations at the chip's peak rates. The least time is the time that the slowest unit (memory or an
+arithmetic unit) takes at its peak rate. No kernel reaches the peak rates of a chip, so a formula predicts a more
+realistic time for each kernel.
 
     launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
 The predicted time contains a maximum because memory accesses and arithmetic overlap: the slower of the two determines
 the time. `REACHED` says which share of each peak rate the fastest kernels of docs/log/benchmarks.json reach on an H200.
-A wave is a group of grid programs that fills all multiprocessors once. The factor `waves` is above 1 if the last wave
-is only partly filled. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid programs, because
-both numbers need two waves.
+A wave is a group of grid programs that fills all multiprocessors once. If the last wave is only partly filled, the
+factor `waves` is above 1. For example, 133 grid programs on 132 multiprocessors take as long as 264 grid programs,
+because both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures", 2009. The predicted time ignores latency and the order of accesses. The predicted time assumes that a
@@ -52,7 +52,7 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Returns the reason why the times do not belong to this compilation, or "" if the times belong to it."""
+        """Returns the reason why the times are not times of this compilation, or "" if there is no such reason."""
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)

@@ -107,8 +107,8 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns all `guards`, and the `conditions` that the guards do not imply. Both the guards and the conditions
-        are integer expressions that must be >= 0. Returns None if no index meets all guards and conditions.
+        """Returns all `guards`, and the `conditions` that the guards do not imply. Guards and conditions are integer
+        expressions. Each of these expressions must be >= 0. Returns None if no index meets all guards and conditions.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -184,7 +184,7 @@ class Indexing:
         scan starts.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
-        sum. The element `i - 1` exists from i = 1 on, so the scan starts at i = 1.
+        sum. For i = 0, the element `i - 1` does not exist, so the scan starts at i = 1.
         """
         place, extent = demand.index[node.axis], node.shape[node.axis]
         along = next((s for s in place.symbols() if s.kind == "axis"), None)
@@ -240,8 +240,8 @@ class Indexing:
     # ---- the index of each operand ---------------------------------------------------
 
     def pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the elements of the operands that are needed to compute one needed element of a node. The result is
-        cached for each pair of a node and a demand (needed element).
+        """Returns the elements of a node's operands from which the element `demand` of the node is computed. The result
+        is cached for each pair of node and needed element (demand).
         """
         key = node, demand
         if key not in self._pulled:
@@ -358,10 +358,10 @@ def plain_axis(d: Dim) -> str | None:
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards (conditions) that contain a symbol of `index`: an axis or a computed value.
+    """Returns the guards (conditions) that share an axis or a computed value with `index`.
 
-    For example, a matrix product loads its first factor `a[i, r]` once for all columns `j`. The index `[i, r]` does not
-    contain `j`, so a guard such as `j >= 2` is left out.
+    For example, a matrix product loads its first factor `a[i, r]` once for all columns `j`. The guard `j >= 2` contains
+    neither `i` nor `r`, so the guard is left out.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

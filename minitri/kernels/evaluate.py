@@ -1,10 +1,10 @@
 """Evaluates kernels with numpy. The result that numpy computes defines what a kernel means.
 
-The function `evaluate` takes a plan of kernels, an array for each input, and the sizes. It returns a tuple with an
-array for each output. The one idea: numpy computes one op after another, each for all elements at once. A value is a
-numpy array with one dimension for each axis of the kernel. If a value does not depend on an axis, its array has size 1
-along the dimension of this axis. Because the dimensions of all values are in the same order, numpy's broadcasting
-combines two values along the axes that have the same name.
+The function `evaluate` takes a plan of kernels, an array for each input, and the sizes. The function returns a tuple
+with an array for each output. The one idea: numpy computes one op after another, each for all elements at once. A value
+is a numpy array with one dimension for each axis of the kernel. If a value does not depend on an axis, its array has
+size 1 along the dimension of this axis. Because the dimensions of all values are in the same order, numpy's
+broadcasting combines two values along the axes that have the same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
@@ -75,7 +75,7 @@ class Values:
     """Computes the ops (operations) of a kernel or tile program, one after another. `names` are the names of the
     kernel's axes, in the kernel's order.
 
-    A subclass for programs with loops must define the method `carry`.
+    A subclass of `Values` for programs with loops must define the method `carry`.
     """
 
     def __init__(self, names: Sequence[str], memory: Memories, sizes: Sizes) -> None:

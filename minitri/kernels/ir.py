@@ -87,8 +87,8 @@ class _Op(metaclass=KeywordNodeClass):
 class Mask(Record):
     """The result of the masking pass for one load or store: the conditions to test, and the reasons for them.
 
-    `conditions` are integer expressions that must be >= 0. `reasons` has one line for each axis of the load or store.
-    Each reason says why an axis needs a bounds check, or why it needs none.
+    `conditions` are integer expressions that must be >= 0. For each axis of the load or store, `reasons` has one line
+    of text. Each reason says why an axis needs a bounds check, or why it needs none.
     """
 
     conditions: tuple[Dim, ...]
@@ -159,11 +159,11 @@ class Reduce(_Op):
     `index`: the op that computes the index of each element, for argmax and argmin in tile programs. None otherwise.
     `rescale`: an op whose value multiplies the partial sum before a loop adds the next block. None stands for the
         factor 1.
-    `shift`: an op whose value is added to the partial sum before a loop adds the next block. None stands for 0.
+    `shift`: an op whose value is added to the partial sum before a loop adds the next block. If `shift` is None, 0 is
+        added.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
-    The pass in minitri/optimize/online_reductions/merge_loops.py gives a reduction its fields `rescale` and `shift`,
-    which correct partial sums.
+    The pass in minitri/optimize/online_reductions/merge_loops.py sets the fields `rescale` and `shift` of reductions.
     """
 
     op: str
@@ -175,8 +175,8 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes that the field `over` lists. Inside a loop over the axes `over`, a `Count`
-    is the number of elements in all blocks up to and including the current block.
+    """The number of elements that a reduction over the axes `over` combines. In a loop over the axes `over`, a `Count`
+    counts the elements of the current block and of all earlier blocks.
 
     Tile programs contain no `Count`: lowering replaces each `Count` by a number.
     """
@@ -187,7 +187,7 @@ class Count(_Op):
 class Old(_Op):
     """The value that the reduction `x` had before the current iteration of a loop. The op `x` can also be a `Count`.
 
-    Without a loop, `Old(x)` has the same value as `x`. In a tile program, a value that the loop carries from one
+    If there is no loop, `Old(x)` has the same value as `x`. In a tile program, a value that the loop carries from one
     iteration to the next replaces `Old(x)`.
     """
 
@@ -284,9 +284,9 @@ class Kernel(Record, eq=False):
     def held(self) -> set[str]:
         """The names of the held axes: the axes along which one grid program computes all indices.
 
-        An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
-        axes of the products, except the row axes and the axis of the shared loop. If a value does not vary along a held
-        axis, the grid program computes and stores this value only once.
+        A kernel has held axes only if its matrix products and its reductions share a loop, as in attention. The held
+        axes are all axes of the products, except the row axes and the axis of the shared loop. If a value does not vary
+        along a held axis, the grid program computes and stores this value only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -338,8 +338,8 @@ def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
 
 
 def are_slices(stores: Sequence[Store]) -> bool:
-    """Checks whether stores write different slices of a buffer, as `out[i, 0, j]` and `out[i, 1, j]` do. The result is
-    True if there is only one store.
+    """Checks whether stores write different slices of a buffer. For example, `out[i, 0, j]` and `out[i, 1, j]` are
+    different slices. The result is True if there is only one store.
     """
     numbers = {tuple(d.constant for d in op.index) for op in stores}
     places = {(op.buffer, *(d.constant is None for d in op.index)) for op in stores}

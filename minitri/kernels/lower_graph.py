@@ -2,9 +2,9 @@
 
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
-Views, constants and index values get no kernel of their own. If a kernel needs a view, a constant or an index value,
-this kernel computes the value itself. If an output is only a view of another value, a kernel copies the value to
-memory. If one kernel would need a view at too many different indices, the view is copied to memory.
+Views, constants and index values get no kernel of their own. A kernel that needs a view, a constant or an index value
+computes this value itself. If an output is only a view of another value, a kernel copies the value to memory. If one
+kernel would need a view at too many different indices, the view is copied to memory.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
 kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py). An `Indexing`
@@ -123,7 +123,7 @@ def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
 
 
 def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision], layouts: Layouts) -> Plan:
-    """Makes the plan with one kernel for each item of `parts`, in the order of `parts`."""
+    """Makes a plan. Each item of `parts` becomes one kernel, in the order of `parts`."""
     role = {i: "scalar" if i.scalar else "input" for i in graph.inputs}
     inputs = {i: _buffer(i.name, i, role[i], layouts.get(i.name)) for i in graph.inputs}
     taken = {i.name for i in graph.inputs}

@@ -12,8 +12,8 @@ one element for each index of the axis `i`. A gather counts at most as many elem
 kernels, the computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
 
 Repeated reads of the same element are not counted, because most of them come from the L2 cache. For example, a tiled
-product `x @ w` reads `x` again for each column of tiles, but the number of bytes contains `x` once. The guards
-(conditions) of loads are ignored: an element that a guard skips is counted nevertheless.
+product `x @ w` reads `x` again for each column of tiles, but the number of bytes contains `x` once. Guards (conditions)
+of loads have no effect on the count: skipped elements are counted too.
 """
 
 from collections import Counter

@@ -134,8 +134,8 @@ def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: set[st
 
 
 def read_kernel_name(e: Node, taken: set[str]) -> str:
-    """Parses the name of a kernel, and adds it to the names in `taken`. Only the names k0, k1, … are allowed, because the
-    generated source code contains the name.
+    """Parses the name of a kernel, and adds it to the names in `taken`. Only the names k0, k1, … are allowed, because
+    the kernel's name becomes a part of the generated source code.
     """
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")

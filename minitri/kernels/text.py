@@ -46,8 +46,8 @@ def format_plan(plan: Plan) -> str:
 
 
 def plan_lines(plan: Plan) -> Iterator[TextLine]:
-    """Returns the lines of `format_plan`. Each line comes with the op, buffer, kernel or fusion decision that the line
-    shows.
+    """Returns the lines of `format_plan`. The second item of a line is what the line shows: an op, a buffer, a kernel
+    or a fusion decision.
     """
     yield from head_lines(plan)
     for kernel in plan.kernels:

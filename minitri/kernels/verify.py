@@ -38,7 +38,8 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
     """Checks that exactly one kernel writes each buffer, and that no kernel reads a buffer before it is written.
     Several stores of a kernel into the same buffer must write different slices of the buffer.
 
-    `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a check fails.
+    `bodies` has a pair for each kernel, in launch order: the kernel's name and its ops. Raises ValueError if a check
+    fails.
     """
     ready = {b.name for b in plan.inputs}
     for name, body in bodies:

@@ -1,4 +1,4 @@
-"""The parser makes a syntax tree from a program, which is a text or a Python function.
+"""The parser makes a syntax tree from the text of a program, or from a Python function.
 
 The reference evaluator evaluates the syntax tree with numpy.
 """

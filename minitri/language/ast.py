@@ -72,7 +72,7 @@ class Tuple(Node):
 
 
 class List(Tuple):
-    """A list that is written out, such as `[a, b]`.
+    """A list literal, such as `[a, b]`.
 
     A list that is used as an index is an array. A list that is not used as an index means the same as a tuple.
     """

@@ -1,5 +1,5 @@
-"""Runs a minitri function by visiting the nodes of its syntax tree. The reference evaluator and the graph builder share
-this interpreter.
+"""Runs a minitri function by visiting the nodes of its syntax tree. The reference evaluator and the graph builder both
+use this interpreter.
 
     return relu(x @ w) + 1      visits  x  w  x @ w  relu(…)  1  … + 1      and in the call the body of `relu`
 
@@ -130,7 +130,7 @@ class Interpreter:
         raise self.unknown(node, scope, root)
 
     def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
-        """Calls a function of library/, where functions are written in the language itself.
+        """Calls a library function that is written in minitri's language (folder library/).
 
         A name in the body of a library function means a function of the language, even if the user's module redefines
         the name.

@@ -75,7 +75,7 @@ class Linked(Record, eq=False):
 
 
 def of_module(module: ast.Module, name: str) -> Definition:
-    """Returns the definition of a function in a program's text.
+    """Returns the definition of the function `name` of a module.
 
     The function can call the other functions of the same text.
     """
@@ -106,7 +106,7 @@ def _content(cell: Any) -> Any:
 
 
 def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
-    """Returns a module with a function and all functions that it calls.
+    """Returns a module that contains the function `entry` and all functions that `entry` calls.
 
     `definition`: a function from a minitri program to its `Definition`. For any value that is not a minitri program,
         the function returns None.
@@ -179,7 +179,7 @@ class _Names:
 
     def node(self, node: Any) -> Any:
         """Replaces a free variable by its value. Replaces the name of a called function by the function's name in the
-        module. The children of the node must already be linked.
+        module. The free variables in the children of the node must already be replaced.
         """
         match node:
             case ast.Name() | ast.Attribute():

@@ -14,10 +14,10 @@ because the expression uses the name `entry` and `"f32[N]"` is a type.
 An expression without types becomes a function whose parameters have no types: `compile("x + y")` compiles a function
 `main(x, y)`. If the parameters have no types, the arguments of a call decide the types.
 
-A Python function becomes the same `Module` as a `.mt` file with the function's text. The spans of the nodes (their
-ranges of source text) point into the Python file. The user's Python function is never run, and its annotations are
-never evaluated. The parser reads only the function's text in the Python file, from `def` to the end of the function.
-The file linking.py adds to the module the functions and constants that the Python function uses.
+A Python function gives the same `Module` as a `.mt` file that contains the text of the function. The spans of the nodes
+(their ranges of source text) point into the Python file. The user's Python function is never run, and its annotations
+are never evaluated. The parser reads only the function's text in the Python file, from `def` to the end of the
+function. The file linking.py adds to the module the functions and constants that the Python function uses.
 
 Python's module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that
 was typed at the prompt of Python 3.13 or newer. Versions of Python before 3.13 do not store the text that was typed at
@@ -151,8 +151,8 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 def from_function(function: Callable[..., object]) -> ast.Module:
     """Returns the module that has this Python function as its only function.
 
-    Raises ParseError if `function` is a lambda, a generator, an async function, or no Python function. Raises
-    ParseError if the source text of `function` is not available.
+    Raises ParseError if `function` is not a Python function, or if it is a lambda, a generator or an async function.
+    Raises ParseError if the source text of `function` is not available.
     """
     plain = plain_function(function)
     if plain.__name__ == "<lambda>":

@@ -7,10 +7,10 @@
 
 A function such as `statement` takes the source range (span) of a token that the parser refused. It returns an edit,
 which has a source range and its new text. For a construct without a translation, it returns None. The one idea:
-minitri's parser stops at the first wrong token, so it makes no syntax tree of the line with this token. Therefore
-Python's own parser reads the statement, or only the expression around the wrong token. The file python_corrections.toml
-has pairs of a Python pattern and a text in minitri's language. If the tree from Python's parser matches a pattern, the
-text beside the pattern is the correction. Long loops and most statements of several lines have no translation.
+minitri's parser makes no syntax tree of a wrong line, because it stops at the first wrong token. Therefore Python's own
+parser reads the statement, or only the expression around the wrong token. The file python_corrections.toml has pairs of
+a Python pattern and a text in minitri's language. If Python's syntax tree matches a pattern, the pattern's text is the
+correction. Long loops and most statements of several lines have no translation.
 """
 
 import ast as python

@@ -3,7 +3,7 @@
 Two rules for arrays of the language differ from the rules of numpy:
 
 Promotion: an integer and a float give the float's dtype. A number or a size takes the dtype of the array.
-Values of f16 and bf16 are stored as f32 (`DType.compute`). Only the function `rounded` rounds them.
+Values of f16 and bf16 are stored as f32 (`DType.compute`). Only the function `rounded` rounds values to f16 or bf16.
 
 The operator table (operators.toml) defines the elementwise functions.
 """

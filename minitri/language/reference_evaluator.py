@@ -5,7 +5,7 @@ The results of this evaluator define what a program of the language means.
 The function `evaluate` takes a module, the name of its entry function, the arguments, and the size of each dimension.
 It returns one numpy array for each output. The one idea: the evaluator stores every value as a numpy array or a plain
 number. The evaluator has no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler.
-A mistake in the compiler therefore shows as a difference from the results of this evaluator.
+If the compiler makes a mistake, its results differ from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 

@@ -5,7 +5,7 @@ operator table (operators.toml) defines the elementwise functions. The dictionar
 that are not elementwise, such as `sum`. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two
 rules of the language differ from the rules of numpy:
 
-Sums of unsigned integers are u64. Sums of other integers and of booleans are i64. If an index in `x[index]` is out of
+Sums of unsigned integers are u64. Sums of signed integers and of booleans are i64. If an index in `x[index]` is out of
 range, the result is NaN for floats, 0 for integers, and False for booleans.
 
 The functions have no helpful error messages, because the graph builder has already reported the program's errors.

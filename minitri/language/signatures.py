@@ -63,7 +63,7 @@ def library_spans() -> dict[str, Span]:
 
 @cache
 def library_function(name: str) -> ast.Function:
-    """Returns a function that is written in the language itself. The function is parsed at the first call.
+    """Returns a library function that is written in minitri's language. The function is parsed at the first call.
 
     Calls of functions that are written in the language itself are inlined.
     """

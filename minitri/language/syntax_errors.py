@@ -50,7 +50,7 @@ def bad_character(span: Span) -> ParseError:
 
 
 def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError:
-    """Returns the error for a token that does not fit after the token `before`.
+    """Returns the error for a token `word` that cannot follow the token `before`.
 
     The table `words` of syntax_errors.toml has a row for each known mistake. The first row whose conditions are all
     true determines the error.
@@ -126,7 +126,7 @@ class UnclosedBracket(ParseError):
 
 
 def unmatched(opening: ast.Word, word: ast.Word) -> ParseError:
-    """Returns the error for a closing bracket of the wrong kind."""
+    """Returns the error for a closing bracket that does not match the opening bracket."""
     line, wanted = opening.span.line_column[0], CLOSES[opening.text]
     error = mistake("wrong_bracket", word.span, closing=word.text, opening=opening.text, line=line, wanted=wanted)
     return error.write(word.span, wanted)

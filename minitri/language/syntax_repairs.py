@@ -60,8 +60,8 @@ def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()
 
 
 def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> ParseError:
-    """Returns the error with a correction, if one is found. The argument `error` is the error that `parse(place)`
-    raised.
+    """Looks for a correction of the mistake, and adds the correction to the returned error. The argument `error` is the
+    error that `parse(place)` raised.
     """
     span = error.span or place
     for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):

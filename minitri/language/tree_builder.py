@@ -284,7 +284,7 @@ def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
     """Returns the name and the receiver of a called function: `f` and `()` for `f()`, `f` and `(x,)` for `x.f()`.
 
-    The receiver becomes the first argument of the call.
+    In `x.f()`, the receiver x becomes the first argument of the call.
     """
     match function:
         case ast.Name(id="print"):

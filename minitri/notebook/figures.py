@@ -67,7 +67,8 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | None = None) -> Plot:
     """Draws a roofline: a point for each kernel shows its operations per second over its operations per byte.
 
-    `measured`: the measured seconds of some kernels, by name. Other kernels are drawn with their predicted times.
+    `measured`: the measured seconds of some kernels, by name. For kernels without a measured time, the drawing uses the
+        predicted time.
 
     Raises CompileError MT0106 if a size is unknown, and MT0402 if the target has no known peak rates.
     """

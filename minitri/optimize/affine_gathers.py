@@ -7,8 +7,8 @@
 The function `affine_gather` takes a gather. It returns a view that is equivalent to the gather, or a gather with fewer
 index arrays. Additions, subtractions and multiplications of positions, such as `arange(N)`, give an index that is an
 expression of the axes. The least and the largest value of an index expression show whether the index stays in the
-array. If an index could lie outside of the array, the gather is kept. Only a gather, not a view, returns the fill value
-for an index that is out of range.
+array. If an index could lie outside of the array, the gather stays a gather. Only a gather, not a view, returns the
+fill value for an index that is out of range.
 
 The function `affine_gather` keeps a gather whose index contains a quotient, a remainder or a cast.
 """

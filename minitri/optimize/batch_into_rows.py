@@ -7,15 +7,15 @@
     %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
 
 In a matrix product, a tile with few rows uses each element of the second factor for few results only. One large product
-is faster than many small products whose rows do not fill a tile. Later passes copy factors, split the depth (the summed
-axis) and choose tiles for one product with the rows of the whole batch. Without the pass `batch-into-rows`, the pass
-`collapse-axes` would merge the batch axes and the row axis later. The pass `collapse-axes` cannot merge the batch axes
-with the row axis if the product's result is stored transposed.
+is faster than many small products whose rows do not fill a tile. Later passes copy the factors of the large product,
+split its depth (the summed axis) and choose its tiles. Without the pass `batch-into-rows`, the pass `collapse-axes`
+would merge the batch axes and the row axis later. The pass `collapse-axes` cannot merge the batch axes with the row
+axis if the product's result is stored transposed.
 
-The pass `batch-into-rows` changes only matrix products whose sizes are known. Products of 8-bit weights stay unchanged,
-because they have special tiles with few rows. A batch stays unchanged if its products have different second factors
-along the last batch axis. Products that could share a loop with other reductions, as in attention, keep their batch
-axes.
+The pass `batch-into-rows` changes only matrix products whose sizes are known. The pass does not change products of
+8-bit weights, which have special tiles for few rows. A batch stays unchanged if its products have different second
+factors along the last batch axis. A product keeps its batch axes if it could share a loop with other reductions, as in
+attention.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""tile → tile: computes complete tiles without masks, separately from the incomplete last tile ("loop peeling").
+"""tile → tile: complete tiles run without masks, and only the incomplete last tile uses masks ("loop peeling").
 
     grid i: 134217426 by 2048                i_tile < 65535: without tests
     store out[i] …               becomes     else: with i < 134217426          warps 4 peeled

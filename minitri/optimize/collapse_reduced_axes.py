@@ -1,20 +1,19 @@
-"""graph → graph: turns a reduction over neighbouring axes into a reduction over one axis, for arrays without gaps in
-memory.
+"""graph → graph: if an array has no gaps in memory, a reduction over neighbouring axes becomes a reduction over one
+axis.
 
     sum(x), x: f32[86369, 777]         sum of x[d0 // 777, d0 % 777] over d0: f32[67108713]
 
-A reduction over a single axis is easier to split into parts (split_reduction.py), because a part need not end at the
-end of a row. If a reduction over one axis is split, the length of each part is a multiple of the block size, so tiles
-need no padding. Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the
-single index d0.
+A reduction over one axis is easier to split (split_reduction.py), because its parts may end in the middle of a row. If
+a reduction over one axis is split, the length of each part is a multiple of the block size, so tiles need no padding.
+Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the single index d0.
 
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
 column index. The address of an element does not depend on the index of an axis along which the operand is broadcast. If
-an array has gaps in memory, its contiguous axis is not merged with other axes. One long axis can be split into more
-parts than either of two shorter axes. Neighbouring axes that are not contiguous in memory are merged only if the merged
-axis can be split into over 1.5 times as many parts. Two sums that read the same array are treated alike, because the
-two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in place of two axes of
-lengths 96 and 16:
+an array has gaps in memory, its contiguous axis is not merged with other axes. A long merged axis can be split into
+more parts than one of the original axes. Neighbouring axes that are not contiguous in memory are merged only if the
+merged axis can be split into over 1.5 times as many parts. Two sums that read the same array are treated alike, because
+the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in place of two
+axes of lengths 96 and 16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -38,7 +37,7 @@ from minitri.optimize.two_step_reductions import made_of
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """Merges neighbouring reduced axes of each reduction that a later pass splits into parts.
 
-    The argument `gaps` maps the name of each input that is not contiguous in memory to the strides of this input.
+    The argument `gaps` has the strides of each input that is not contiguous in memory.
     """
     if not any(isinstance(n, Reduce) for n in graph.nodes()):
         return graph
@@ -98,8 +97,8 @@ def _neighbours(node: Reduce) -> bool:
 
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
-    """Returns the index along each axis, for the flat index `place` into an array with the shape `sizes`. For example,
-    the flat index 5 into an array of shape (2, 3) becomes the indices 1 and 2.
+    """Splits the flat index `place` into one index for each axis of an array with the shape `sizes`. For example, the
+    flat index 5 into an array of shape (2, 3) becomes the indices 1 and 2.
     """
     first, *others = ir.contiguous(sizes)
     return [place // first, *(place // stride % size for stride, size in zip(others, sizes[1:]))]

@@ -20,11 +20,11 @@ the final sum is enough: it finds all factors that cannot be split into TF32 par
 second loop computes the sum again from the f32 factors in IEEE arithmetic. To need little code and few registers, the
 loop that computes the sum again handles one index of the summed axis per iteration.
 
-The pass `deferred-tf32-checks` changes loops that add a product of TF32 parts to a carried value. After each changed
-loop, the pass inserts a second loop, which computes the sum again if the check fails. The inserted loop has the
-attribute `redo`. If several loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again
-come after all loops that add products. A loop that carries several values to its next iteration is not changed. A loop
-is changed only if all its ops, except the product, are loads, conditions of indices or elementwise operators.
+The pass `deferred-tf32-checks` changes loops that add products of TF32 parts to a sum. After each changed loop, the
+pass inserts a second loop, which computes the sum again if the check fails. The inserted loop has the attribute `redo`.
+If several loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all
+loops that add products. A loop that carries several values to its next iteration is not changed. A loop is changed only
+if all its ops, except the product, are loads, conditions of indices or elementwise operators.
 """
 
 from dataclasses import replace

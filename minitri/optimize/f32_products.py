@@ -16,12 +16,12 @@ without a `precision` argument one of two precisions: "tf32x3" or "ieee". A prod
 its sizes is unknown or small, or if the chip has no fast tensor cores. A product gets the precision "ieee" if its
 second factor is not contiguous along the depth (the summed axis). The TF32 parts of the second factor are stored in
 shared memory. Tensor cores can read TF32 blocks from shared memory only if the blocks are contiguous along the depth.
-The TF32 parts of the first factor stay in registers, so the layout of the first factor does not matter. The file
-pack_operands.py copies large second factors into a layout that is contiguous along the depth.
+The TF32 parts of the first factor stay in registers, so the first factor may have any layout. The file pack_operands.py
+copies a large second factor, so that the copy is contiguous along the depth.
 
-The two products of attention are computed from TF32 parts in separate kernels. A loop with both products of attention
-would need too many registers. One kernel stores the first product of attention, the matrix of scores. Another kernel
-computes the second product of attention, and loads the matrix of scores from memory.
+The two products of attention are computed from TF32 parts in separate kernels. A single loop that computes both
+products of attention would need too many registers. One kernel stores the first product of attention, the matrix of
+scores. Another kernel computes the second product of attention, and loads the matrix of scores from memory.
 """
 
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node

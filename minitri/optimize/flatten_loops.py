@@ -4,8 +4,8 @@
       for r_start in range(…):                     for r_start in range(…):
 
 Each grid program of a persistent kernel computes several tiles in a loop. Inside the loop over tiles, a matrix product
-has an inner loop over the summed axis. Triton's option `flatten` merges the outer and the inner loop. In the merged
-loop, the blocks of the next tile are loaded while the present tile is stored.
+has an inner loop over the summed axis. Triton's option `flatten` merges the outer and the inner loop. The merged loop
+loads the blocks of the next tile while it stores the present tile.
 
 The pass `flatten-loops` marks a persistent program `flattened` if its loops carry only one value, the sum of a matrix
 product. Loops that carry more values than one sum, as in attention, are not merged. If loops that carry several values

@@ -2,9 +2,9 @@
 
     softmax(q @ k.mT) @ v        bf16[4, 16, 8192, 64]: 2**32 scores, but none of them is stored in memory
 
-The compiler calls `fits_32_bits` for the kernels of programs that may need 64-bit indices (graph/index_width.py).
-Values inside a fused kernel are not stored, so they have no offsets. If an index is read from memory or a size is
-unknown, `fits_32_bits` returns False.
+The file graph/index_width.py finds the programs that may need 64-bit indices. For the kernels of these programs, the
+compiler calls `fits_32_bits`. Values inside a fused kernel are not stored, so they have no offsets. If an index is read
+from memory or a size is unknown, `fits_32_bits` returns False.
 """
 
 from math import prod

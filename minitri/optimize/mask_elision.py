@@ -17,7 +17,7 @@ incomplete, the file skip_blocks/skip.py computes this block in a separate loop.
 needs no test. The pass `boundary-peeling` runs before the pass `mask`, and marks some programs `peeled`. In a peeled
 program, the code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
 (tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The loop that
-deferred_tf32_checks.py adds needs no bounds test. Each iteration of the added loop reads a single index, which is
+deferred_tf32_checks.py adds needs no bounds test. The added loop reads one index in each iteration, and this index is
 always inside the axis.
 
 The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). For an index that is not a
@@ -47,7 +47,7 @@ WHOLE = "another loop has the short last block"
 
 
 def mask(program: Program) -> Program:
-    """Returns the program with masks that contain only necessary tests."""
+    """Adds masks to a program, and returns the program. The masks contain only necessary tests."""
     return MaskElision(program).run()
 
 
@@ -147,7 +147,7 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 
 
 def implies(stronger: Dim, c: Dim) -> bool:
-    """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
+    """Checks whether the bounds check `stronger` implies the bounds check `c`: for example, i < N implies i < N + 2.
 
     Returns False if one of the bounds checks compares several indices. In 32-bit arithmetic, only a comparison of a
     single index is certainly exact.

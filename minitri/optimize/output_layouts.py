@@ -22,8 +22,9 @@ Arrays that a product loads keep the order of their axes, because pack_operands.
 that only copy, as in the minitri program `x.T`, are not changed, because their only purpose is the new order of the
 elements. Results of kernels with matrix products stay row-major, because tiles of tensor cores can be stored in either
 order of the axes. A kernel with matrix products may store a temporary with its last two axes swapped. The axes are
-swapped if later kernels load the temporary in this order. For example, the partial results of a matrix product
-(split_k.py) are stored transposed if the kernel that adds them reads the transpose:
+swapped if later kernels load the temporary in this order. For example, one kernel stores the partial results of a
+matrix product (split_k.py), and another kernel adds them. If the second kernel reads the partial results transposed,
+they are stored transposed:
 
     temporary t6: f32[16, 1024, 128]         -> temporary t6: f32[16, 1024, 128] {strides = [131072, 1, 1024]}
 """
@@ -165,8 +166,8 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a stored result in memory order: the axis with the largest stride comes first. The result is
     stored at `index`.
 
-    Each load that has all axes of the result votes for its own order. The order with the most votes wins. A load has
-    one vote for each byte of an element: a load of f32 elements has 4 votes.
+    Each load that has all axes of the result votes for its own order. The function returns the order of axes that gets
+    the most votes. A load has one vote for each byte of an element: a load of f32 elements has 4 votes.
     """
     place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
     own = tuple(k for k, d in enumerate(index) if d != 0)

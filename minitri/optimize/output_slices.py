@@ -8,9 +8,9 @@
 Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
 selects one of them. A loop over a row of the concatenation cannot compute the softmax of one operand, because the
 operand has shorter rows. With the pass `output-slices`, the kernel loops over the shorter rows of the operands, not
-over the rows of the concatenation. Each operand is computed once, and is stored into its own slice of the result. So
-the operands of the concatenation must have equal extents. Fusion treats the slices as separate results of the program.
-After fusion, one array contains all slices of a result.
+over the rows of the concatenation. Each operand is computed once, and is stored into its own slice of the result. The
+optimisation requires that the operands of the concatenation have equal extents. Fusion treats the slices as separate
+results of the program. After fusion, one array contains all slices of a result.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
@@ -83,7 +83,7 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
 
 def costs(plan: Plan) -> tuple[int, int, int]:
     """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels that
-    access arrays in different orders (`_mixed`). Unknown sizes count as `TYPICAL`.
+    access arrays in different orders (`_mixed`). For each unknown size, the function assumes the number `TYPICAL`.
     """
     moved = traffic(plan, defaultdict(lambda: TYPICAL))
     return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))

@@ -3,12 +3,12 @@
     fusion: graph.simplified → kernels.fused, by `fuse` of minitri/optimize/fusion
 
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table `PASSES` in this module adds
-the optimisations to the passes of `CORE`. This project calls an optimisation a *room*. Most optimisations are passes
-that run between two passes of the table `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces
-`legalise`, and `fusion` replaces `one-kernel-each`. In the table `CORE`, the passes `lower` and `mask` do not optimise.
-In the table `PASSES`, the passes `lower` and `mask` also optimise: for example, `mask` omits needless bounds checks.
-The optimisations in `PARTS` are parts of the passes `fusion`, `lower` and `mask`, so they have no rows of their own in
-the table of passes. The option `--without NAME` removes an optimisation.
+the optimisations to the passes of `CORE`. This project calls an optimisation a *room*. Most optimisations are extra
+passes between the passes of `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and
+`fusion` replaces `one-kernel-each`. In the table `CORE`, the passes `lower` and `mask` do not optimise. In the table
+`PASSES`, the passes `lower` and `mask` also optimise: for example, `mask` omits needless bounds checks. The table
+`PASSES` has no rows for the optimisations in `PARTS`, because they are parts of the passes `fusion`, `lower` and
+`mask`. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection
@@ -44,7 +44,9 @@ LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
 
 
 def same(value: Any, context: Context) -> Any:
-    """Returns `value` unchanged. The function `same` runs in place of a pass that the option `--without` removes."""
+    """Returns `value` unchanged. If the option `--without` removes a pass, the function `same` runs instead of the
+    pass.
+    """
     return value
 
 
@@ -138,8 +140,8 @@ def room(
     `instead`: the function that runs in place of the optimisation if `--without` leaves the optimisation out.
     `gpu`: whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one program at
         a time. Optimisations for GPUs would not make the interpreter faster.
-    `together`: whether the optimisation is called once, with all tile programs. Otherwise each tile program has a call
-        of its own.
+    `together`: whether the optimisation is called once, with all tile programs. If `together` is false, each tile
+        program has a call of its own.
     """
     module, called = place.split(":")
     function = getattr(import_module(f"minitri.optimize.{module}"), called)

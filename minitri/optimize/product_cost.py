@@ -10,18 +10,18 @@ into parts, a second kernel adds the results of the parts (split_k.py). The esti
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
 If the depth is divided into parts, fewer multiprocessors are idle in the last wave (the last group of programs that run
-at once). For example, a product of 72 tiles takes one wave, in which 60 of 132 multiprocessors are idle. If the depth
-of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Each program
-sums over a third of the depth, so a wave takes a third of the time. The two waves take 2/3 of the time of the product
-without parts. If a product spends most of its time reading its factors from memory, dividing the summed axis into parts
-saves little time.
+at once). For example, a product of 72 tiles takes one wave. In this wave, 60 of 132 multiprocessors are idle. If the
+depth of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Each
+program sums over a third of the depth, so a wave takes a third of the time. The two waves take 2/3 of the time of the
+product without parts. If a product spends most of its time reading its factors from memory, dividing the summed axis
+into parts saves little time.
 
 The estimated time of copying a factor is the time in which the memory of the chip reads and writes the factor once.
 
 The function `cheapest` takes a chip, the sizes of a product, and some tiles with their times (`Pace`). The argument
 `parts` of `cheapest` lists into how many parts the depth may be split. The function `cheapest` returns the choice with
 the least estimated time: a tile and a number of parts. The file product_times.toml has the times of tiles on an H200.
-It says which times are measured and which are estimates.
+The file says which of the times are measured and which are estimated.
 """
 
 import math
@@ -43,10 +43,10 @@ class Pace(NamedTuple):
     """How long a grid program takes to compute one tile of a matrix product, in microseconds. The tile has `rows` rows
     and `columns` columns.
 
-    `alone`: the time for STEP (128) indices of the summed axis, if one program runs on a multiprocessor.
+    `alone`: the time for STEP (128) indices of the summed axis, if a multiprocessor runs only this program.
     `beside`: the time that each of two programs on one multiprocessor takes for STEP (128) indices of the summed axis.
     `most`: the largest number of programs that run on a multiprocessor at once.
-    `start`: the time until the first block is loaded, plus the time after the last block.
+    `start`: the time that a program spends before its first block is loaded and after its last block.
     """
 
     rows: int

@@ -10,7 +10,7 @@ starts last, most of the chip is idle until that program ends. The programs that
 last grid axis have the most work, the programs for these tiles start first. In causal attention, the tiles at the end
 of the last grid axis have the most work. The tiles along the last-but-one grid axis are divided into groups. Within a
 group, programs with more work start earlier. A group has about as many programs as the GPU runs at once. The L2 cache
-can then hold the data of the group.
+can then hold the data of one group of tiles.
 
 If two loops of a program run over the same elements, the second loop visits the blocks in reverse order. When the
 second loop over the same elements starts, the cache still contains the last blocks that the first loop has read.

@@ -110,8 +110,8 @@ def identity_operand(i: Interner, node: Node) -> Node | None:
 
 
 def known_index(i: Interner, node: Node) -> Node | None:
-    """Replaces an index expression by a simpler index expression. An expression without axes and sizes becomes a
-    constant.
+    """Replaces an index expression by a simpler index expression. If an expression contains no axes and no sizes, it
+    becomes a constant.
     """
     if isinstance(node, Index):
         expr = _decided(i, node.expr, node.shape)

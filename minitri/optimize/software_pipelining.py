@@ -21,10 +21,10 @@ previous iteration is also called rotation scheduling (Chao, LaPaugh and Sha, 19
 called loop rotation, which turns a while loop into a do-while loop.
 
 The last iteration of a pipelined loop also computes a product in advance, although no iteration follows. A tensor
-descriptor loads zeros past the end of an array, so the product of the last iteration needs no mask. A loop is pipelined
-only if tensor descriptors load the operands of its first product. Short loops, and loops that do not start at index 0,
-are not pipelined. Loops whose last block can be incomplete are not pipelined. The pass `software-pipelining` does not
-change persistent programs.
+descriptor loads zeros past the end of an array, so the last iteration's extra product needs no mask. A loop is
+pipelined only if tensor descriptors load the operands of its first product. Short loops, and loops that do not start at
+index 0, are not pipelined. Loops whose last block can be incomplete are not pipelined. The pass `software-pipelining`
+does not change persistent programs.
 """
 
 from collections.abc import Sequence

@@ -8,15 +8,15 @@
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
 The depth of a product is the length of its summed axis. The order in which partial sums are added depends on the sizes
-alone. The last part is padded with zeros. A product and a reduction could share a loop if a factor of the product is
-computed from the reduction (minitri/optimize/online_reductions/merge_loops.py). Two products could share a loop if a
-factor of the second product is computed from the first product. Products that could share a loop with reductions are
-split only if most of the GPU would otherwise be idle. Loops of attention are split by split_kv.py.
+alone. The last part of the depth is padded with zeros. A product and a reduction could share a loop if a factor of the
+product is computed from the reduction (minitri/optimize/online_reductions/merge_loops.py). Two products could share a
+loop if a factor of the second product is computed from the first product. Products that could share a loop with
+reductions are split only if most of the GPU would otherwise be idle. Loops of attention are split by split_kv.py.
 
-A cost model chooses the number of parts (product_cost.py; for weights of 8 bits, dequantised_product_cost.py). For a
-product that could share a loop with other reductions or products, a rule of thumb chooses the number of parts. A rule
-of thumb also chooses the number of parts for 16-bit products with few rows, because loads take most of the time of such
-products.
+A cost model chooses the number of parts (product_cost.py). Products with 8-bit weights have their own cost model
+(dequantised_product_cost.py). For a product that could share a loop with other reductions or products, a rule of thumb
+chooses the number of parts. For 16-bit products with few rows, loads take most of the time, so a rule of thumb chooses
+the number of parts too.
 """
 
 import math
@@ -79,8 +79,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> Choice:
-    """Returns the number of parts and the tile for which the estimated time is least. The result also contains the
-    estimated time. The `sizes` of a product are the number of products in its batch, its rows, its columns and its
+    """Returns the number of parts and the tile for which the estimated time is least. The returned `Choice` also has
+    the estimated time. The `sizes` of a product are the number of products in its batch, its rows, its columns and its
     depth.
     """
     batch, m, n, depth = sizes

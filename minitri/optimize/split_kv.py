@@ -6,10 +6,10 @@
       and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
-If attention has few rows and its loop over keys is not split, there are few grid programs, and most of the chip is
-idle. This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only
-for attention. When the maximum grows, a partial product must be corrected. The file
-minitri/graph/partial_sum_correction.py decides whether the correction is possible.
+If the loop over keys is not split, attention with few rows starts few grid programs and leaves most of the chip idle.
+This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only for
+attention. When the maximum grows, a partial product must be corrected. The file minitri/graph/partial_sum_correction.py
+decides whether the correction is possible.
 
 All products in a loop are split into the same number of parts. In attention, the maximum, the sum of the exponentials,
 and the product with v are all split into the same parts. The first factor of a product can be a quotient whose divisor
@@ -19,8 +19,9 @@ A loop of unknown length gets at most 32 parts, and some of these parts can be e
 other than its length is unknown. A loop is also not split if its products have too many columns for one grid program.
 If equal parts are impossible, the pass pads the last part of the loop with elements that add 0 to the product. The loop
 can be padded only if a single array varies in the numerator of the first factor: the operand of the maximum. For
-example, exp(s - max s) @ v can be padded, because exp(-inf) is 0. If w is an array with the shape of s, (w * exp(s -
-max s)) @ v cannot be padded. If a loop would need padding to be split, but cannot be padded, the loop is not split.
+example, exp(s - max s) @ v can be padded, because exp(-inf) is 0. The product (w * exp(s - max s)) @ v cannot be padded
+if w is an array with the same shape as s. If a loop would need padding to be split, but cannot be padded, the loop is
+not split.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
-    """Returns the maxima and sums that share a loop with products. In the returned dict, each maximum or sum is a key.
-    The value of a key lists the products in the same loop.
+    """Returns the maxima and sums that are computed in one loop with matrix products. In the returned dict, each
+    maximum or sum is a key. The value of a key lists the products in the same loop.
     """
     nodes = graph.nodes()
     found: dict[Node, list[_Group]] = {}  # by the maxima
@@ -104,7 +105,7 @@ class _Group:
 
     @staticmethod
     def of(node: Contract, terms: GraphTerms, is_sum: Callable[[Element], bool]) -> _Group | None:
-        """Returns the `_Group` of a product, or None if the first factor does not depend on a maximum.
+        """Returns the `_Group` of a product. Returns None if the product's first factor does not depend on a maximum.
 
         The function `is_sum` tells whether a divisor is a sum that is split into the same parts as the product.
         """

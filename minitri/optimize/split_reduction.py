@@ -67,8 +67,8 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     """Returns the reductions that are computed in two steps. The first step reduces each row, and the second step
-    combines the results of the rows. The returned dict maps each reduction to an axis k: a row has the axes k, k + 1
-    and so on, up to the last axis.
+    combines the results of the rows. The returned dict maps each reduction to an axis k. A row consists of all axes
+    from k to the last axis.
 
     A reduction is computed row by row if one kernel can then also compute another reduction or scan of the same rows.
     For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. The dict contains no
@@ -122,8 +122,8 @@ def _chained(graph: Graph) -> set[Node]:
 
 
 def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = False) -> tuple[int, int, Dim]:
-    """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
-    would not make the reduction faster.
+    """Returns the axis to split, the number of parts and the length of a part. If splitting the axis would not make the
+    reduction faster, the number of parts is 1.
 
     `chained`: whether a chain of dependent reductions over the same elements contains the reduction `node`.
     """
@@ -215,7 +215,7 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
     """Returns the bytes of one element, and the set of axes along which the operand is contiguous in memory.
 
     If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
-    returned set of axes can be empty.
+    set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan):

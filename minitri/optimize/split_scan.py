@@ -37,8 +37,8 @@ SHORTEST_COLUMN, PART_COLUMN = 512, 128  # the same for columns; all parts have 
 
 
 def split_scans(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
-    """Returns the graph in which long scans are computed in parts. The field `splits` of the graph lists the split
-    scans.
+    """Returns the graph in which long scans are computed in parts. The field `splits` of the new graph lists the scans
+    that were split.
     """
     return split(graph, split_scans, lambda i, _, node: _halves(i, node, chip, layouts), Scan)
 

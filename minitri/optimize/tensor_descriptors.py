@@ -9,8 +9,8 @@ a block and continues. If a block is accessed through a descriptor, no thread co
 the array are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
 The pass `tensor-descriptors` changes tile programs whose field `descriptors` is true. The pass sets the block shape of
-each load or store that can use a descriptor. A load or store can use a descriptor under the conditions of CUDA's tensor
-maps:
+each load or store that can use a descriptor. CUDA's tensor maps allow a descriptor for a load or store under these
+conditions:
 
   - The elements of the last axis are contiguous.
   - Each other stride is a multiple of 16 bytes, and a multiple of the next stride.

@@ -13,12 +13,12 @@ or mean of this part only (called *own* in the code). Before the partial sums ar
 had used the maximum or mean of all elements. The correction of a partial sum is called a transport
 (minitri/graph/partial_sum_correction.py).
 
-If all elements of a part are -inf, exp(-inf - -inf) would be nan. If the maximum of a part is -inf, 0 replaces this
-maximum, and 1 replaces the correction factor of the part. If all elements of x are -inf, the sum of exp(x - 0) over
-each part is 0. If x contains only -inf, the sums of the parts are multiplied by exp(0 - -inf), and 0 * inf is nan. The
-unsplit reduction also gives nan if all elements are -inf. If the extent of the axis is not a multiple of the length of
-a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0. An operand
-that is not the argument of an exponential is padded with the neutral element of the reduction.
+If all elements of a part are -inf, exp(-inf - -inf) would be nan. A part whose maximum is -inf uses 0 as its maximum,
+and 1 as its correction factor. If all elements of x are -inf, the sum of exp(x - 0) over each part is 0. If x contains
+only -inf, the sums of the parts are multiplied by exp(0 - -inf), and 0 * inf is nan. Without the split, the result is
+nan as well if all elements are -inf. If the last part would be shorter than the other parts, the axis is padded. The
+operand of an exponential is padded with -inf, so that the exponential is 0. An operand that is not the argument of an
+exponential is padded with the neutral element of the reduction.
 
 The modules split_reduction.py, split_kv.py, split_k.py and split_scan.py decide which nodes to split, and into how many
 parts.
@@ -48,12 +48,12 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """Returns the graph in which some nodes, such as long reductions, are computed in parts. Only nodes of the types
+    """Splits some nodes of a graph, such as long reductions, into parts. Returns the new graph. Only nodes of the types
     `kinds` can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets three arguments: the interner that makes new nodes, a node of the old graph, and the node's
-    copy in the new graph. The function `rule` returns None for a node that is not split. The argument `by` is the
-    function of the calling pass; reports show the name of this function for each split node.
+    copy in the new graph. If `rule` returns None, the node is not split. The argument `by` is the function of the
+    calling pass; reports show the name of this function for each split node.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -69,9 +69,9 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
 
 
 class Cut:
-    """A reduction that is split into two steps. Axis k of the operand becomes two axes: an axis of parts, and an axis
-    of the elements inside a part. The first step reduces the elements of each part, and the second step reduces the
-    results of all parts.
+    """A reduction that is split into two steps. Axis k of the operand is replaced by two axes: one counts the parts,
+    and one counts the elements of a part. The first step reduces the elements of each part, and the second step reduces
+    the results of all parts.
     """
 
     def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim) -> None:
@@ -211,7 +211,7 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
     """Checks whether `root` reads no array that varies along the reduced axes, except the operand of the maximum `y`.
     For exp(x - max x), the result is True, because only x varies along the reduced axes. The function returns False for
-    w * exp(x - max x), because the array w varies too.
+    w * exp(x - max x), because the array w also varies along the reduced axes.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
@@ -268,9 +268,8 @@ class Following(Record):
         """Returns the sum of the partial sums. A partial sum uses the maximum of its own part, so it is first
         multiplied by a correction for the maximum of all parts.
 
-        The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. The
-        arrays `parts` and `partial` have an axis with one index for each part; the argument `place` is the number of
-        this axis.
+        The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. Axis
+        `place` of the arrays `partial` and `parts` has one index for each part.
         """
         i = self.i
         whole = i.reduce("max", parts, (place,))
@@ -329,7 +328,7 @@ class Following(Record):
 
 
 def finite(i: Interner, y: Node) -> Node:
-    """Returns `y` with 0 in place of -inf. A maximum is -inf if all its elements are -inf."""
+    """Returns `y` with 0 in place of -inf. A maximum is -inf if all compared elements are -inf."""
     return compute(i, "where", _is_bottom(i, y), number(i, y, 0.0), y)
 
 

@@ -6,7 +6,7 @@ with the library of the arguments, on the same device.
 
 The function `view` rarely copies an array. A CPU array is copied if its byte order is not the machine's, or if its
 elements are not aligned in memory. A CPU array is also copied if a stride in bytes is no multiple of the size of an
-element. A torch tensor is copied if its negation has not been computed yet (`is_neg`).
+element. A torch tensor is copied if torch has not yet negated its elements (`is_neg`).
 """
 
 import sys
@@ -24,9 +24,9 @@ from minitri.base.types import BY_NUMPY_NAME, DType
 class ArrayView(NamedTuple):
     """An array of any library: its dtype, shape, strides in elements, address and device.
 
-    The field `owner` is the caller's object, or another object that keeps the memory alive. `library` names the module
-    whose function `from_dlpack` makes the results of a call. If the array did not come through DLPack, `library` is
-    empty.
+    The field `owner` is an object that keeps the array's memory alive, such as the caller's array. `library` names the
+    module whose function `from_dlpack` makes the results of a call. If the array did not come through DLPack, `library`
+    is empty.
     """
 
     owner: Any

@@ -51,7 +51,7 @@ class Call(NamedTuple):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arrays as numpy arrays, and the scalars, by the name of the parameter."""
+        """A dictionary from parameter names to numpy arrays and scalars."""
         return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
 
     @property
@@ -61,8 +61,8 @@ class Call(NamedTuple):
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Returns all numbers that kernels possibly use: the sizes of dimensions, and the strides that `layouts` leaves
-        symbolic.
+        """Returns the numbers that kernels can use: the sizes of dimensions, and the strides for which `layouts` has a
+        symbol.
         """
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
         return {**self.sizes, **strides}

@@ -144,8 +144,8 @@ class Guarded:
         return view(made, "out")._replace(library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
-        """Returns the call with a copy in place of each array. Each copy lies between two guard bands (bytes that no
-        kernel may write), and has the strides of the original array.
+        """Returns the call with a copy in place of each array. Each copied array has the strides of the original array,
+        and lies between two guard bands (bytes that no kernel may write).
         """
         return call._replace(arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 

@@ -102,7 +102,7 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 
 
 class Replay:
-    """The recorded kernel launches of a call, which can be repeated with other tensors.
+    """The recorded kernel launches of a call. They can be repeated with other tensors.
 
     Each repetition takes the addresses of the new tensors, and all arguments of the new call.
 
@@ -233,10 +233,10 @@ MAX_REPLAYS = 1024  # replays of one program
 class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
-    The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
-    equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
+    Of several equal calls, the first call binds its arguments, finds its kernels and keeps a `Replay`. The second of
+    several equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
     recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
-    previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
+    previous call, a key made from its arguments finds the `Replay` (recorded call).
 
     `floats`: the position and the default of each float parameter. The key of a call does not contain the values of
         float parameters.

@@ -59,7 +59,7 @@ class Tuning(NamedTuple):
 
     @property
     def best(self) -> Trial:
-        """The fastest trial, or the first trial if no candidate could be measured."""
+        """The fastest candidate, or the first candidate if no time could be measured."""
         timed = [t for t in self.trials if t.timing is not None]
         return min(timed, key=lambda t: t.timing.median if t.timing else 0.0, default=self.trials[0])
 
@@ -100,7 +100,7 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
-    `build`: a function that compiles a candidate. It returns a function that launches the compiled candidate.
+    `build`: a function that compiles a candidate. `build` returns a function that launches the compiled candidate.
     `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out. For the first
         candidate, there is no time limit.
     `scale`: the magnitude of the operands. The magnitude determines the tolerance of the comparison (`close`).
@@ -190,9 +190,9 @@ def _units(eps: float) -> float:
 
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
-    """Returns a short list of candidate options. The options change the schedule of only one kernel of a plan: the
-    kernel that probably takes longest. To guess the slowest kernel, the function compares three properties, in this
-    order: whether there is a matrix product, the number of axes, and the number of ops.
+    """Returns a short list of schedule options to measure. The options change the schedule of only one kernel of a
+    plan: the kernel that probably takes longest. To guess the slowest kernel, the function compares three properties,
+    in this order: whether there is a matrix product, the number of axes, and the number of ops.
 
     `chip` describes the GPU that the program runs on.
     """

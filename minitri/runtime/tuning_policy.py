@@ -6,7 +6,7 @@ right if its result is close to the result of the program without optimisations.
 fastest options for a call on disk. The cache key contains the program, the sizes, strides and dtypes, the GPU and the
 version of Triton. `effort="full"` does not use options that were cached by a measurement with `effort="quick"`.
 
-The cost model, without measurements, chooses the schedules of general kernels. A general kernel serves all shapes of a
+For general kernels, the cost model chooses the schedules, without measurements. A general kernel serves all shapes of a
 program that was called with many shapes.
 """
 

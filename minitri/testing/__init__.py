@@ -9,8 +9,7 @@ failing programs. The method `arguments` of a `RandomProgram` makes numpy arrays
         assert example.compile().check(*example.arguments(seed)).ok
 
 The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as the
-statement is written. The program writer therefore knows the dtype and the shape of every value when it writes the next
-statement.
+statement is written. When the program writer adds the next statement, it knows the dtype and the shape of every value.
 
 `statement_forms.toml`: contains the forms of statements, with placeholders.
 `statement_writer.py`: draws forms and fills them. minitri/bench/random_programs.py uses it too.

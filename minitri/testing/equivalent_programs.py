@@ -2,9 +2,9 @@
 
 Each function in the dictionary `RELATIONS` takes the text of a random program. It returns a changed program. The
 changed program is called with the same arguments as the original program. If a result of the original program is exact,
-the changed program must return the same bits. If a result is not exact, the result of the changed program must lie
-within the error bounds of the original program. A program with added dead code must have the same generated source as
-the original program.
+the changed program must return the same bits. If a result of the original program is not exact, the changed program's
+result must lie within the original's error bounds. A program with added dead code must have the same generated source
+as the original program.
 
 `without simplify`: the optional pass `simplify` is left out. Every other optional pass is left out in the same way.
 `permuted`: the operands of commutative operators are exchanged.

@@ -10,10 +10,10 @@ construction.
         return v2, v1
 
 A form is a statement with placeholders, such as `{x} + {y}` (statement_forms.toml). The file statement_placeholders.py
-replaces placeholders by names of values, axes and sizes. The reference evaluator computes each statement for sample
-arrays, as soon as the statement is written. Then the program writer knows the dtype, the shape and the elements of the
-statement's result. A statement that the reference evaluator accepts stays in the program. If the compiler rejects a
-statement that the reference evaluator accepts, the compiler has a bug.
+fills a form: it replaces each placeholder, such as `{x}`, by the name of a value, axis or size. The reference evaluator
+computes each statement for sample arrays, as soon as the statement is written. The writer of random programs then knows
+the dtype, the shape and the elements of the statement's result. A statement that the reference evaluator accepts stays
+in the program. If the compiler rejects a statement that the reference evaluator accepts, the compiler has a bug.
 
 In the language, an axis of size 1 broadcasts only if its size is written as 1, not as N. The reference evaluator does
 not check how a size is written. For a statement that reads an array with an axis of size 0 or 1, the compiler checks

@@ -48,7 +48,7 @@ class Parameter(Record):
 
 
 class Value(Record):
-    """A sample value of a parameter or variable.
+    """The value that a parameter or variable of a program has for the sample arrays.
 
     If the attribute `exact` of a sample value is true, every stage must compute this value bit for bit.
     """
@@ -96,7 +96,7 @@ class FormFiller(StatementWriter):
         return PLACEHOLDERS[name](self, filled, x)
 
     def required(self, options: Sequence[Any]) -> Any:
-        """Returns one of the given options, chosen at random. Raises DoesNotFit if the list of options is empty."""
+        """Returns one of the given options, chosen at random. Raises DoesNotFit if there are no options."""
         if not options:
             raise DoesNotFit
         return self.choose(options)

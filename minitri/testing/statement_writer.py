@@ -8,8 +8,9 @@ A `StatementWriter` takes a table of forms, and a function that makes random cho
 Two writers of whole programs share the statement writer of this file. The file small_random_programs.py writes programs
 for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A writer of whole programs
 is a subclass of `StatementWriter`. The subclass defines two methods, `placeholder` and `value`. The method
-`placeholder` returns the text that replaces a placeholder such as {x}. The method `value` computes the value of a new
-statement. If the method `value` raises an exception that `refusals` lists, the statement is left out of the program.
+`placeholder` returns the text that replaces a placeholder such as {x}. The method `value` computes the value that a new
+statement assigns. If the method `value` raises an exception that `refusals` lists, the statement is left out of the
+program.
 """
 
 from __future__ import annotations

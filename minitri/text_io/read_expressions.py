@@ -30,7 +30,8 @@ class Names:
 
     `sizes`: the dimensions in the types of the inputs, by name.
     `axes`: the axes of the line that is being read, by name.
-    `value`: a function that returns the symbol of a name such as `%3` or `@0`. It returns None for an unknown name.
+    `value`: a function that returns the symbol of a name such as `%3` or `@0`. `value` returns None for an unknown
+        name.
     """
 
     sizes: dict[str, Dim] = field(default_factory=dict)

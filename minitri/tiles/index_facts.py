@@ -34,8 +34,8 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 
 def running(program: Program) -> Iterator[Fact]:
-    """Returns facts about the axes of the grid: the extent of each axis is at least 1. If an axis of the grid is empty,
-    no grid program starts, so every grid program can rely on the fact that no axis is empty.
+    """Returns facts about the axes of the grid: the extent of each axis is at least 1. If an axis had no elements, no
+    grid program would start.
     """
     for a in program.grid:
         yield from _not_empty(a)

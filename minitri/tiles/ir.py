@@ -115,8 +115,8 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
-    `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation). Their operands then stay
-        in the L2 cache.
+    `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation). The operands of
+        neighbouring tiles then stay in the L2 cache.
     `descriptors`: whether loads use tensor descriptors where that is possible.
     `persistent`: the number of grid programs of a persistent kernel. 0 means one grid program for each tile.
     `registers`: the most registers that a thread may use. 0 means that Triton's compiler decides.
@@ -144,7 +144,7 @@ class Program(LaunchOptions, eq=False):
     `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). The program then
         waits for the previous kernel's results.
     `flattened`: whether the loop over the tiles of a persistent kernel and the loop inside it become one loop.
-    `hints`: hints about how the target compiles single ops and loops. The key is the op or loop.
+    `hints`: hints about how the target compiles single ops and loops. The keys of `hints` are ops and loops.
     """
 
     name: str
@@ -215,8 +215,8 @@ class Program(LaunchOptions, eq=False):
 
 
 def index_axes(op: Access) -> set[str]:
-    """Returns the names of the axes in the index of a load or store. The symbol `r_lane`, the position of an element in
-    its block of the axis `r`, counts as the axis `r`.
+    """Returns the names of the axes in the index of a load or store. For the symbol `r_lane`, an element's position in
+    its block of the axis `r`, the set contains `r`.
     """
     return {name.removesuffix("_lane") for name in op.indexed_by}
 
@@ -226,7 +226,7 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
     index i is alone on one side. A bound such as `n - 2` is the same for all elements of a tile: it contains no loaded
     value and no index of an axis in `lanes`.
 
-    From a bounds check such as `i < n - 2`, Triton finds out how many neighbouring elements pass or fail together.
+    From a bounds check such as `i < n - 2`, Triton can tell how many neighbouring elements have the same result.
     """
 
     def varies(s: Symbol) -> bool:
@@ -282,8 +282,8 @@ def block_index(program: Program, index: Dim) -> BlockIndex | None:
 
 
 def index_ranges(program: Program) -> dict[Symbol, Range]:
-    """Returns the range of the index of each axis, including elements past the end, and the range of the start of each
-    block.
+    """Returns the values that each axis's index and each block's start can have, as ranges. The index of an axis
+    includes elements past the end.
     """
     found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
     starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}

@@ -7,7 +7,7 @@
                                           for r:  s' = s' + exp(x[i, r] - m)
                                           s = reduce.sum s'
 
-The function `lower` takes a kernel and its schedule. It returns a tile program. The schedule gives each axis a block
+The function `lower` takes a kernel and its schedule. The result is a tile program. The schedule gives each axis a block
 size and a role: grid, whole or loop.
 
 The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
@@ -128,7 +128,9 @@ class Lowering:
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. The op belongs inside the loops over these axes."""
+        """Returns the looped axes that an op depends on, in order. The op belongs inside the loops over the returned
+        axes.
+        """
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)
@@ -143,8 +145,8 @@ class Lowering:
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """Returns the ops that must be added to the tile program to compute `ops`, operands first. The dict `have`
-        contains the ops that are already in the tile program.
+        """Returns the ops that are missing in the tile program and needed to compute `ops`. Operands come before the
+        ops that use them. The dict `have` contains the ops that are already in the tile program.
         """
         roots = [op for op in ops if op not in have]
         wanted = {*postorder(roots, lambda op: [o for o in ir.children(op) if o not in have])}
@@ -153,8 +155,8 @@ class Lowering:
     # ---- one phase -------------------------------------------------------------------
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Writes a loop nest, and the reductions that run after the loop nest. The loop nest computes the ops `sinks`:
-        stores, and reductions over looped axes.
+        """Writes a loop nest, and the reductions that run after the loop nest. Each op in `sinks` is a result of the
+        loop nest: a store, or a reduction over axes of the loops.
         """
         nest, needed = Nest(loops, OpBuilder(self.axes)), self.needed(sinks, self.top)
         for op in needed:
@@ -174,8 +176,8 @@ class Lowering:
         return not self.loops_of(op)
 
     def iterate(self, op: Op, new: Any, nest: Nest) -> None:
-        """Writes the statements that compute `op` in one iteration of a loop. The argument `new` is a copy of `op` that
-        reads the values of its operands in the tile program.
+        """Writes the statements that compute `op` in one iteration of a loop. The argument `new` is a copy of `op`. The
+        operands of the copy are values of the tile program.
         """
         if self.looped_over(op):
             nest.carries += self._accumulate(op, new, nest.body)
@@ -186,8 +188,8 @@ class Lowering:
 
     def finish(self, op: Op) -> None:
         """Adds the reduction that follows a loop to the tile program. The reduction combines the elements of the value
-        that the loop carried. A loop that computes a matrix product carries the sums themselves, so no reduction
-        follows the loop.
+        that the loop carried. A loop for a matrix product carries the sums of the product, so no reduction follows the
+        loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])

@@ -11,11 +11,11 @@ elements of a tile is a power of two. If the block size is no power of two, a ti
 Elements that are in the tile but not in the block need a test. A load for a gather or a concat can have guards
 (conditions for reading an element). Each guard needs a test.
 
-Elements past the end of a reduced axis must not change the reduction. The neutral element of the reduction, such as 0
-for a sum, therefore replaces each element past the end.
+Elements past the end of a reduced axis must not change the reduction. Elements past the end of a reduced axis get the
+neutral element of the reduction, such as 0 for a sum.
 
-The function `mask` does not prove that a test always succeeds. The file minitri/optimize/mask_elision.py extends
-`Masking` with proofs that tests always succeed.
+The function `mask` also keeps tests that always succeed. The file minitri/optimize/mask_elision.py extends `Masking`
+with proofs that tests always succeed.
 """
 
 from collections.abc import Collection, Mapping

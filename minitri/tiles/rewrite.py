@@ -2,8 +2,8 @@
 
     retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
 
-The functions `exchange`, `retyped` and `rebuilt` take a tile program. Each function returns a new tile program. If an
-op was changed, the ops that use this op now use the changed op. The given tile program is not modified.
+The functions `exchange`, `retyped` and `rebuilt` take a tile program. Each function returns a new tile program. In the
+new tile program, all users of a replaced op use the new op. The given tile program is not modified.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,8 @@
     sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-The function `plain` takes a kernel, whose sizes can be unknown. It returns a `Schedule`. An axis of unknown size gets a
-block size that is correct for every size.
+The function `plain` takes a kernel. Sizes of the kernel can be unknown. It returns a `Schedule`. An axis of unknown
+size gets a block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The function
 `with_options` changes a schedule according to the `Options` that the caller sets. The rules that make programs fast are
@@ -245,7 +245,7 @@ def axis_names(plan: Plan) -> list[str]:
 
 
 def check_lanes(program: Program) -> None:
-    """Raises CompileError MT0404 if some tile has more elements than Triton allows."""
+    """Raises CompileError MT0404 if a tile of the program has more elements than Triton allows."""
     block = {a.name: a.block for a in program.axes}
     for op in program.ops():
         stored = op.indexed_by if isinstance(op, Store) else set[str]()

@@ -1,11 +1,11 @@
 """Runs the stages of Triton's compiler, and caches the machine code on disk under minitri's own keys.
 
-The function `compiled` takes the input of Triton's compiler (`compiled_stages.ast_source`), the kernel, and a target.
-The returned kernel was either compiled now, or read from Triton's cache folder. The one idea: minitri's cache key takes
-less time to compute than Triton's cache key. Triton's own cache key contains a hash of all files of Triton. Each
-process needs 0.3 s to hash the files of Triton before its first compilation. Instead of a hash, minitri's cache key
-contains the version, size and date of Triton's library. Two installations of Triton differ in the version, size or date
-of Triton's library.
+The function `compiled` takes three arguments: the input of Triton's compiler (`compiled_stages.ast_source`), the
+kernel, and the target. The returned kernel was either compiled now, or read from Triton's cache folder. The one idea:
+minitri's cache key takes less time to compute than Triton's cache key. Triton's own cache key contains a hash of all
+files of Triton. Each process needs 0.3 s to hash the files of Triton before its first compilation. Instead of a hash,
+minitri's cache key contains the version, size and date of Triton's library. Two installations of Triton differ in the
+version, size or date of Triton's library.
 """
 
 import hashlib

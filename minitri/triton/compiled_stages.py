@@ -2,9 +2,9 @@
 
 The function `build` takes the Python source of the triton stage, the kernels in this source, and a target. It returns
 the compiled kernels. The function `stage_text` returns the text of one stage of Triton's compiler. For NVIDIA's GPUs,
-the stages of Triton's compiler are TTIR, TTGIR, LLVM IR, PTX and SASS. For AMD's GPUs, AMDGCN replaces PTX and SASS. No
-function in this file imports torch. If this machine cannot make a stage, such as machine code for another vendor's GPU,
-the functions raise `StageUnavailable`.
+the stages of Triton's compiler are TTIR, TTGIR, LLVM IR, PTX and SASS. For AMD's GPUs, the last stage is AMDGCN instead
+of PTX and SASS. No function in this file imports torch. If this machine cannot make a stage, such as machine code for
+another vendor's GPU, the functions raise `StageUnavailable`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def jit_functions(text: str) -> dict[str, Any]:
 
 
 class Kind(Record):
-    """The facts about a kernel's arguments that Triton uses when it compiles the kernel.
+    """The facts about a kernel's arguments that affect the machine code.
 
     If two calls of a kernel have an equal `Kind`, they use the same machine code.
 
@@ -67,7 +67,8 @@ class Kind(Record):
     def usual(kernel: EmittedKernel) -> Kind:
         """Returns the `Kind` (facts about arguments) for a kernel that is compiled before the first call.
 
-        Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
+        The function assumes that pointers are aligned, because torch allocates aligned memory. It also assumes that
+        sizes fit into 32 bits.
 
         The size counts as a multiple of 16 only if this follows from its expression, as in `16*N`.
         """

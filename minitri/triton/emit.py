@@ -17,8 +17,8 @@ condition that several loads or stores test is computed once, under one name.
 
 No text from the user gets into the Triton source. The emitter chooses all names: v0, v1, … for values, p0… for buffers,
 s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are formatted
-from their values. An expression that depends only on sizes is computed by the host, and passed to the kernel as an
-integer argument.
+from their values. The host computes each expression that depends only on sizes, and passes the result to the kernel as
+an integer.
 """
 
 from contextlib import ExitStack

@@ -184,8 +184,8 @@ class Expressions:
         """Returns the source text of a test that is true if all conditions are true. Each condition is an expression
         that must be >= 0.
 
-        Each condition is computed only once, on a line of its own. Later masks with the same condition use the
-        condition's name, such as `m3`.
+        Each condition gets a line of its own, so that it is computed only once. Later masks with the same condition use
+        the condition's name, such as `m3`.
         """
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):
@@ -193,7 +193,9 @@ class Expressions:
         return " & ".join(tests)
 
     def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
-        """Returns the axes that an index expression depends on. Leaves out axes along which tiles have one element."""
+        """Returns the axes that an index expression depends on. Axes along which tiles have a single element are left
+        out of the result.
+        """
         symbols = d.symbols()
         axes = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
         return self.lanes(axes | {a for s, v in picks if s in symbols for a in v.axes})
@@ -220,7 +222,7 @@ class Expressions:
 
 
 def operand(text: str) -> str:
-    """Returns the text of an expression, in parentheses unless it is a name or a number."""
+    """Returns the text of an expression. An expression that is neither a name nor a number gets parentheses."""
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 

@@ -28,8 +28,7 @@ def widened(lanes: str, program: Program) -> str:
     """Returns the Triton code of the positions in a block, such as `tl.arange(0, 64)`. If memory offsets need 64 bits,
     the code converts the positions to 64-bit integers.
 
-    Indices along grid axes need no conversion to 64-bit integers, because they are computed from `tile`, which already
-    has 64 bits.
+    Indices along grid axes are computed from the 64-bit tile number `tile`, so they already have 64 bits.
     """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 

@@ -2,10 +2,11 @@
 
 While Triton's interpreter runs a kernel, it replaces the functions of `triton.language` for the whole process. When the
 kernel ends, the interpreter puts Triton's original functions back into `triton.language`. If two interpreters ran at
-once, the second interpreter would later put back the first interpreter's functions, not Triton's original functions. A
-compiler that ran in another thread while an interpreter runs would use the interpreter's functions by mistake. The lock
-`LANGUAGE` ensures that no other thread uses `triton.language` while an interpreter runs. `with LANGUAGE.interpreted():`
-waits until no other thread uses `triton.language`. `with LANGUAGE.compiled():` waits until no interpreter runs.
+once, the second interpreter would save the first interpreter's functions as the originals, and later put them back. If
+another thread compiled a kernel while an interpreter runs, the compiler would use the interpreter's functions by
+mistake. The lock `LANGUAGE` ensures that no other thread uses `triton.language` while an interpreter runs. `with
+LANGUAGE.interpreted():` waits until no other thread uses `triton.language`. `with LANGUAGE.compiled():` waits until no
+interpreter runs.
 """
 
 import threading

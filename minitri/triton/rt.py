@@ -1,4 +1,4 @@
-"""The functions that generated kernels call as `rt.NAME`, and that Triton compiles with the kernels.
+"""The functions that generated kernels call as `rt.NAME`. Triton compiles these functions together with the kernels.
 
 The functions of rt.py take tiles or scalars of f32, f64, an integer dtype or int1. Conversions and `dot` also take f16
 and bf16. The functions of rt.py return the result that numpy would give. Most functions of rt.py exist because the
@@ -13,8 +13,8 @@ kernel.
 
 If a function of `tl` or `libdevice` already gives numpy's result, kernels call this function directly. Approximations
 are in minitri/triton/rt_fast_math.py. Accurate divisions with few instructions are in
-minitri/triton/rt_float_division.py. Functions that only make kernels faster, or avoid an error of the compiler, are in
-minitri/triton/rt_intrinsics.py. The module rt.py exports its own functions and those of rt_fast_math.py,
+minitri/triton/rt_float_division.py. Functions that make kernels faster or avoid a compiler error, without changing
+results, are in minitri/triton/rt_intrinsics.py. The module rt.py also exports the functions of rt_fast_math.py,
 rt_float_division.py and rt_intrinsics.py.
 """
 
@@ -138,7 +138,7 @@ def power(b, n):
 
 @triton.jit
 def shift_left(a, n):
-    """Returns a << n. If n is negative or too large (at least the number of bits), the result is 0."""
+    """Returns a << n. If n is negative, or at least the number of bits, the result is 0."""
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     return tl.where(inside, a << tl.where(inside, n, 0), 0)
 

@@ -6,8 +6,8 @@
 The functions `divide` and `sigmoid` take tiles or scalars of f32 or f64. `divide` returns the quotient of two operands.
 `sigmoid` returns 1 / (1 + exp(-x)). The numbers `ulp` in minitri/base/operators.toml give the largest errors, in units
 in the last place. The one idea: if all elements of a row are divided by the same number, its reciprocal is computed
-only once. Special cases that cannot occur, such as a divisor of 0 in `sigmoid`, need no instructions. Kernels call the
-functions of this file as `rt.NAME` (minitri/triton/rt.py).
+only once. No instructions handle special cases that cannot occur: for example, the divisor in `sigmoid` is never 0.
+Kernels call the functions of this file as `rt.NAME` (minitri/triton/rt.py).
 
 For two f32 tiles of the same shape, `divide` calls Triton's `div_rn`.
 """

@@ -1,12 +1,12 @@
 """The functions of `rt` and `libdevice` for kernels that run in Triton's interpreter.
 
 The functions of `rt` and `libdevice` take and return tensors of the interpreter. A tensor of the interpreter is a
-`tl.tensor` around a `TensorHandle` with a numpy array. numpy computes the elements of the results. For example, a
-generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel, the name `rt` means
+`tl.tensor` that contains a numpy array (in a `TensorHandle`). numpy computes the elements of the results. For example,
+a generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel, the name `rt` means
 minitri/triton/rt.py, and `libdevice` means Triton's math library. In an interpreted kernel, `rt` and `libdevice` mean
-the two `Namespace` objects of this module. This module replaces functions of Triton's own interpreter that are slow or
-wrong. In Triton's own interpreter, reductions are slow Python loops over elements, `libdevice` functions return
-nothing, conversions to bf16 truncate, and maxima ignore NaN.
+the two `Namespace` objects of this module. This module replaces slow or wrong functions of Triton's own interpreter. In
+Triton's own interpreter, reductions are slow Python loops over elements, `libdevice` functions return nothing,
+conversions to bf16 truncate, and maxima ignore NaN.
 
 Elementwise functions come from the operator table. Each row of the operator table has the spelling of an operator in
 Triton, and a numpy function. Some operators are a single call in Triton, such as `libdevice.tanh({0})`. For these

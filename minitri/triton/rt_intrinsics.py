@@ -4,9 +4,9 @@
     rt.settle()          waits for tensor cores
 
 The function `byte_to_f16` takes a tile, and returns the same values as Triton's conversion `.to`. The function
-`unknown` returns its argument. The functions `settle` and `wait_for_previous` only wait. Kernels call the functions of
-rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter, minitri/triton/rt_interpreter.py replaces
-the functions of rt_intrinsics.py by plain operations.
+`unknown` returns its argument. The functions `settle` and `wait_for_previous` compute nothing: they only wait. Kernels
+call the functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
+minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -27,8 +27,8 @@ def byte_to_f16(x, _semantic: Any = None):
     signed.
 
     An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. To convert a byte b, the code makes
-    an f16 with the high byte 0x64 and the low byte b, and subtracts 1024. For signed bytes, the code first flips the
-    sign bit, which adds 128 to the byte. Triton's plain conversion `.to` needs one conversion instruction for each
+    an f16 with the high byte 0x64 and the low byte b, and subtracts 1024. For signed bytes, the code first adds 128 to
+    the byte, by flipping the sign bit. Triton's plain conversion `.to` needs one conversion instruction for each
     element, and a multiprocessor of the GPU executes few conversions at a time.
     """
     bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4

@@ -1,8 +1,8 @@
 """Makes the Python source of the triton stage, and turns this generated source into Python functions.
 
-The function `module_text` takes a plan and its emitted kernels. It returns complete Python source with imports,
-kernels, and the launch plan as a comment. The function `functions` takes the Python source of a module. It makes a
-Python function from each kernel, for `triton.jit` or for Triton's interpreter.
+The function `module_text` takes a plan, and the emitted Triton source of its kernels. It returns complete Python source
+with imports, kernels, and the launch plan as a comment. The function `functions` takes the Python source of a module.
+It makes a Python function from each kernel, for `triton.jit` or for Triton's interpreter.
 
 No user text gets into generated source. As a second safeguard, the generated source is parsed before it is executed,
 and its syntax and names are checked against an allowlist. Triton reads the source from an entry in Python's `linecache`

@@ -1,11 +1,12 @@
-"""Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
+"""Checks every compiler pass: compares its result with the reference, for each target that this machine can run.
 
 The function `check` takes a program and a call. It returns a `CheckReport` with one row for each pass and variant. A
 row has the largest error after its pass, and the error bound. The row also says whether the error is within the bound.
 The first row that fails names the wrong pass, because the result before that pass was still right. If a pass fails,
 `check` searches for smaller arguments for which the same pass fails.
 
-`interpreter`: code for numpy arrays, which Triton's interpreter runs. Its tiles are as large as Triton allows.
+`interpreter`: code for numpy arrays, which Triton's interpreter runs. The tiles of this variant are as large as Triton
+    allows.
 `cuda`: code for a GPU, which numpy and Triton's interpreter run. In reports, `cuda` is called "cuda:90 on CPU".
 `cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
 `cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.
@@ -116,7 +117,7 @@ class _Check:
         return self.row("build", "graph", "", lambda: run("ast", self.call) + run("graph", self.call), times=2)
 
     def passes(self, variant: str) -> Iterator[CheckRow]:
-        """Yields one row for each pass after the stage where the program begins."""
+        """Yields a report row for each pass after the program's first stage."""
         compiled = compilation(self.program, self.call, variant)
         before, row, wrong = compiled.value(self.begin), None, False
         stages = [p.stage for p in compiled.table]

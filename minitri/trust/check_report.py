@@ -62,7 +62,7 @@ class Failure(NamedTuple):
     after: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the failure as values that JSON can hold.
+        """Returns the failure as a dictionary that can be written as JSON.
 
         A large array is given by its dtype and shape only.
         """
@@ -82,7 +82,7 @@ class CheckReport(NamedTuple):
     """The result of a check: one row for each stage and variant, and the smallest call that fails.
 
     The attribute `smallest` is the failing call with the smallest arguments that the search found. The attribute
-    `smallest` is None if every row is ok, or if the search for smaller arguments was off.
+    `smallest` is None if no row fails, or if the search is turned off.
     """
 
     rows: Sequence[CheckRow]

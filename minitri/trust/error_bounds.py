@@ -12,16 +12,15 @@ radius follow from the values and radii of the node's operands:
 
 If all operands of an element are exact and the operator is correctly rounded, the element has only one correct result.
 An element with only one correct result is computed in the operator's own dtype, and has the radius (error bound) 0.
-Sums of small whole numbers are also exact, because no partial sum is rounded. Each rounding of an inexact element
-increases its radius (error bound) by a multiple of the rounding unit u. The rounding unit u of a dtype is half a unit
-in the last place of 1. The file error_propagation.py computes how much the result of an operator can change if its
-operands change.
+Sums of small whole numbers are also exact, because no partial sum is rounded. Each rounding adds a multiple of the
+rounding unit u to the radius (error bound) of an inexact element. The rounding unit u of a dtype is half a unit in the
+last place of 1. The file error_propagation.py computes how much the result of an operator can change if its operands
+change.
 
-A radius of inf means that the result can be any number. For example, the largest possible error is inf if a sum
-overflows in some orders of addition, or if rounding can change an index. An element whose error bound is inf is not
-checked. The analysis ignores correlations between operands. For example, for an inexact x with radius e, `x - x` gets
-the radius 2e, although the result is exactly 0. Because the analysis ignores correlations, a bound can be too large,
-but never too small.
+A radius of inf means that the result can be any number. For example, the radius is inf if some order of additions
+overflows, or if rounding can change an index. An element whose error bound is inf is not checked. The analysis ignores
+correlations between operands. For example, for an inexact x with radius e, `x - x` gets the radius 2e, although the
+result is exactly 0. Because the analysis ignores correlations, a bound can be too large, but never too small.
 """
 
 from __future__ import annotations

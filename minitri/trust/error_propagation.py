@@ -199,8 +199,8 @@ def rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DT
     """Returns the largest possible error of a sum: the errors of its terms (`e` in total) plus the error of each
     rounding.
 
-    One rounding adds at most u * `size`, where `size` is the sum of the terms' absolute values and u is `unit(dtype)`.
-    The argument `rounds` is the number of roundings. The error is inf if a partial sum can overflow.
+    One rounding adds at most u * `size`. `size` is the sum of the terms' absolute values, and u is `unit(dtype)`. The
+    argument `rounds` is the number of roundings. The error is inf if a partial sum can overflow.
     """
     error = np.where(specials, e, e + np.maximum(rounds, 0) * unit(dtype) * size)
     error = np.where(exact & ~specials, 0, error)

@@ -4,7 +4,7 @@
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
 The function `magnitude` takes a graph. It returns a graph that has the same inputs and returns the magnitude of each
-float output. The magnitude of an output is the scale of its rounding errors. The results of two correct
+float output. The magnitude of an output tells how large its rounding errors can be. The results of two correct
 implementations, with any orders of addition, differ by a few units in the last place of the output's magnitude. If
 large terms of a sum cancel each other, the sum is small, but its rounding errors have the scale of the terms.
 

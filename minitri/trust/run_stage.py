@@ -7,7 +7,7 @@ change in this file.
 A graph is run by minitri/graph/evaluate.py.
 A plan of kernels is run by minitri/kernels/evaluate.py.
 Tile programs are run by minitri/tiles/evaluate.py. Masks are applied if the programs have them.
-Triton source is run by Triton's interpreter, also for the schedule of a GPU.
+Triton source is run by Triton's interpreter, even if its schedule is for a GPU.
 
 This module does not run the stages inside Triton's compiler. The file minitri/runtime/variants.py runs programs on a
 GPU.
@@ -68,5 +68,5 @@ def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
 
 
 def launchable(compiled: Compilation, target: Target) -> Executable:
-    """Returns the Triton source of a compilation, ready to run: in the interpreter, or jit-compiled for a GPU."""
+    """Makes the Triton source of a compilation executable, in Triton's interpreter or on a GPU."""
     return executable(compiled.plan, compiled.value("triton"), compiled.module_text, target)

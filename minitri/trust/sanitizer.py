@@ -4,7 +4,7 @@ The class `Watch` checks every load and store that the evaluator runs. If an acc
 `AccessError`. The field `kind` of the `AccessError` says what is wrong:
 
 `out of bounds`: no mask stops an access that leaves its array.
-`not written`: an element is read that nothing has written yet.
+`not written`: a load reads an element before any store writes this element.
 `written twice`: grid programs write the same element more than once.
 `never written`: no grid program writes an element of an output.
 `layout`: the shape and strides of a buffer differ from the shape and strides of the array.

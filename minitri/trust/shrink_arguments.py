@@ -8,7 +8,8 @@ smaller arguments that fail in the same way.
 
 The search first tries smaller sizes: 0, 1, 2, sizes next to block sizes, half the present size, and the present size
 minus one. When the sizes cannot become smaller, each array is replaced by a simpler array: zeros, ones, or small
-integers in a row-major layout. If an array has few elements, single elements are also replaced by simpler numbers.
+integers in a row-major layout. In an array with few elements, the search also tries simpler numbers for single
+elements.
 
 The one idea: each smaller array is cut out of an array for which the program failed. A property of all elements of an
 array, such as "no element is NaN", is true for each part of the array too. If smaller arguments still fail, the search

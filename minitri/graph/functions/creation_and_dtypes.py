@@ -140,7 +140,7 @@ def _dtype_of(value: Value) -> DType:
 
 
 def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
-    """Checks whether a dtype equals the dtype `kind`, or is of a kind such as "integral".
+    """Checks whether `dtype` is the dtype `kind`, or belongs to a group of dtypes such as "integral".
 
     If `kind` is a tuple, the dtype must fit at least one item of the tuple.
     """

@@ -1,10 +1,10 @@
 """Defines subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
 The function `subscript` takes an `Array` and the items between the brackets: integers, slices, None, `...` and integer
-arrays. It makes a `View` node (basic indexing). If an item of the subscript is an integer array, a `Gather` node
-follows the `View` node. A negative number in an integer array is counted from the end of the indexed axis. A kernel
-cannot raise an error for an index that is out of bounds. If an index is out of bounds, the element of the result is
-NaN, 0 or False, depending on the dtype. The function `subscript` rejects boolean masks, because the size of their
+arrays. The function makes a `View` node (basic indexing). If an item of the subscript is an integer array, a `Gather`
+node follows the `View` node. A negative number in an integer array is counted from the end of the indexed axis. A
+kernel cannot raise an error for an index that is out of bounds. If an index is out of bounds, the element of the result
+is NaN, 0 or False, depending on the dtype. The function `subscript` rejects boolean masks, because the size of their
 result depends on the data.
 """
 

@@ -6,15 +6,15 @@
 An axis that both factors of a product have is a batch axis if the result has this axis too. If both factors have an
 axis and the result lacks the axis, the product sums over this axis (K). An axis that only the left factor has is a row
 axis (M). An axis that only the right factor has is a column axis (N). The axes of `...` have no letters, so their names
-are negative numbers. In every array, the last axis of `...` has the name -1, and the axis before it has the name -2. So
-the axes of `...` are aligned from the right, as in broadcasting.
+are negative numbers. In every array, the last axis of `...` has the name -1, and the axis before it has the name -2.
+The negative names align the axes of `...` from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
 end, `tensordot` multiplies the matrices of the two arrays, and reshapes the product to the shape of the result.
 
-If `einsum` has more than two arrays, it multiplies them from left to right. It does not search for a faster order of
-the products.
+If `einsum` has more than two arrays, it multiplies them from left to right. `einsum` does not search for a faster order
+of the products.
 """
 
 import functools
@@ -72,8 +72,8 @@ def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], t
 def kron(t: Typer, x1: Array, x2: Array) -> Array:
     """Computes the Kronecker product.
 
-    For vectors, element d of the result is x1[d // n] * x2[d % n], where n is the size of x2. For arrays of higher
-    rank, the index d along each axis is split into d // n and d % n in the same way.
+    For vectors, element d of the result is x1[d // n] * x2[d % n], where n is the size of x2. For arrays with more
+    axes, the same rule applies to the index d and the size n of each axis.
     """
     rank = max(x1.rank, x2.rank)
     left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (x1, x2))

@@ -50,7 +50,9 @@ _OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
 class Foreign(Record):
-    """One row of names.csv. The field `reason` is the whole sentence from reasons.csv, not its key."""
+    """One row of names.csv. The field `reason` has the sentence from reasons.csv, whereas names.csv has only the key of
+    the sentence.
+    """
 
     name: str
     arguments: str
@@ -83,9 +85,9 @@ class Foreign(Record):
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row of names.csv translates a call with the arguments `args` and `keywords`.
 
-        For some parameters, the table `looks` of libraries.toml has a regular expression that the argument must match.
-        For example, the argument for the parameter `dim` must contain a digit. Therefore the row `max(x, dim)` is not
-        used for the call `max(x, y)`, in which y is an array.
+        The table `looks` of libraries.toml has regular expressions for some parameters. An argument must match the
+        expression of its parameter. For example, the argument for the parameter `dim` must contain a digit. Therefore
+        the row `max(x, dim)` is not used for the call `max(x, y)`, in which y is an array.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):
@@ -157,7 +159,7 @@ def rows(name: str, library: str) -> list[Foreign]:
 
 
 class Answer(Record):
-    """The translation of a name: a row of names.csv, and the library in which the name was found."""
+    """What a row of names.csv says about a name of the library `library`."""
 
     name: str
     library: str

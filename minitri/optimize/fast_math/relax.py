@@ -40,8 +40,7 @@ attention already has a rounding error of up to `2**-24` of its value, because t
 value x loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then
 multiplied by log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The
 factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new). In
-exp(h(old) - h(new)), the multiplication by log2 e comes after the subtraction, so that rounding errors do not
-accumulate from block to block.
+exp(h(old) - h(new)), multiplying by log2 e before the subtraction would accumulate rounding errors from block to block.
 """
 
 import math
@@ -184,7 +183,7 @@ def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
 
 
 def scale_last(op: Op, new: _Rewriting) -> Op | None:
-    """Moves a multiplication by a positive constant c from the operand of an op to the result of the op:
+    """If the operand of an op is multiplied by a positive constant c, multiplies the result of the op by c instead:
 
         where(p, y * c, -inf)      where(p, y, -inf) * c
         max(y * c)                 max(y) * c

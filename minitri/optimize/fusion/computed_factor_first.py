@@ -25,8 +25,8 @@ def in_order(part: FusedIndexing) -> FusedIndexing:
 
 
 def trial_kernel(part: FusedIndexing) -> Kernel:
-    """Builds the kernel of a group of graph nodes, with a dummy in place of every buffer. The ops of the built kernel
-    show which factors are computed, not loaded.
+    """Builds the kernel of a group of graph nodes, with a dummy in place of every buffer. From the ops of the kernel,
+    the caller sees which factors are computed and which are loaded.
     """
     return build("k0", part, lambda node: [_any_buffer(node)], {})
 

@@ -27,8 +27,8 @@ class FirstParts:
     """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
     homes of a node are the parts that contain the node.
 
-    The set `stored` contains the nodes whose values must be stored in memory. A node that only copies elements is
-    stored too, unless it is in the collection `free`.
+    The set `stored` contains the nodes whose values must be stored in memory. The set `stored` also gets each node that
+    only copies elements, except the nodes in `free`.
     """
 
     def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:

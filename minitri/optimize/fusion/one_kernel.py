@@ -14,16 +14,16 @@ become one kernel. A group of nodes can be one kernel if its axes and indices ob
     all products have their rows along one axis, and their columns along one axis
     a scan runs along an axis with no other loop around it or inside it
 
-A reduction that lacks one of the kernel's parallel axes would be computed again for each index along that axis. In a
-loop with matrix products, a reduction may lack a parallel axis if each grid program computes all indices of this axis.
+If a reduction lacked one of the kernel's parallel axes, it would be computed once for each index of this axis. If one
+grid program computes all indices of a parallel axis, reductions in a loop with matrix products may lack this axis.
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-For example, the sum `n[i]` lacks the axis `l`, but one grid program has all indices of `l`, so it computes `n[i]` once.
-The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions and
-products of a kernel.
+For example, the sum `n[i]` lacks the axis `l`. One grid program has all indices of `l`, so it computes `n[i]` only
+once. The file minitri/optimize/online_reductions/merge_loops.py decides whether one loop is enough for all reductions
+and products of a kernel.
 """
 
 from collections.abc import Sequence

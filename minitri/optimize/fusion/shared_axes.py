@@ -4,8 +4,8 @@
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
 The class `FusedIndexing` takes a part of a graph: the nodes that one kernel computes. The class finds each index at
-which the kernel needs a node. Such an index, for example `x[i, r]`, is called a *demand*. The file
-minitri/kernels/demand.py handles parts with a single operation. In a part with several operations, each further result
+which the kernel needs a node. Such an index, for example `x[i, r]`, is called a *demand*. If a kernel has a single
+operation, the file minitri/kernels/demand.py finds the demands. In a part with several operations, each further result
 or reduction reuses existing axes with the same extent. If several existing axes have the same extent, the kernel uses
 the axis with which its operations share the most loads. A grid program that reduces a piece of an array can also store
 other results of this piece.
@@ -36,8 +36,8 @@ class FusedIndexing(Indexing):
     `loop`: the axis of a loop that computes both products and other reductions. None without such a loop.
     `held`: the column axes of the products that sum over `loop`. Each program covers these axes completely. The file
         one_kernel.py sets both fields, `loop` and `held`.
-    `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
-        the result are permuted.
+    `in_parts`: the results of which each program of a split reduction stores a part. The value for a result is True if
+        the axes of this result are permuted.
     `transposed`: whether a product's column axis comes before its row axis. The file computed_factor_first.py sets
         `transposed`.
     """

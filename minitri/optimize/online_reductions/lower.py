@@ -4,8 +4,8 @@
             s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
 
 The loop carries one value per row for each reduction, and updates this value after each block. In the text of a kernel,
-`old` means the value before the current block. Before the first block, a running maximum and a running mean need a
-special case:
+`old` means the value before the current block. For a running maximum and a running mean, the value before the first
+block needs a special rule:
 
 Maximum: -inf - -inf is nan, so a finite number replaces the maximum while all previous elements are -inf. If the
     program only subtracts the maximum, the lowest float replaces it. The correction factor and the sum are then 0. If

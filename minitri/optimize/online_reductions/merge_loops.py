@@ -172,7 +172,7 @@ class _Online(OpBuilder):
         return super().add(op)
 
     def needs(self, op: Op) -> set[Reduction]:
-        """Returns the reductions over looped axes that an op depends on, including the op itself."""
+        """Returns all reductions over looped axes among `op` and the ops on which `op` depends."""
         return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:

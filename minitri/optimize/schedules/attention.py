@@ -75,8 +75,8 @@ class Task(NamedTuple):
 
     `batch`: the number of products in the batch.
     `rows`: the number of rows of each product.
-    `steps`: the length of the loop, in indices (keys).
-    `average_steps`: for one row, the average number of loop indices that masks do not exclude.
+    `steps`: the number of indices (keys) that the loop covers.
+    `average_steps`: the average number of loop indices of a row, without the indices that masks exclude.
     """
 
     batch: int

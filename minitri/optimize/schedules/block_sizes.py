@@ -114,7 +114,7 @@ def touched(kernel: Kernel, op: Load | Store) -> int:
 
 def vector(op: Load | Store, along: Symbol) -> int:
     """Returns how many neighbouring elements along the axis `along` one instruction can load or store. An instruction
-    can load or store several elements only if their address is a multiple of their total size.
+    can load or store several elements only if the first element's address is a multiple of their total size.
     """
     width = ALIGNMENT // op.dtype.bytes
     for monomial, c in op.offset.terms:
@@ -129,7 +129,7 @@ def vector(op: Load | Store, along: Symbol) -> int:
 
 
 def widest_bytes(kernel: Kernel) -> int:
-    """Returns the size of an element, in bytes, for the load or store that accesses the most elements."""
+    """Returns the element size, in bytes, of the load or store that accesses the most elements."""
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
     most = max((touched(kernel, op) for op in accesses), default=0)
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)

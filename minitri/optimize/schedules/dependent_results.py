@@ -11,9 +11,9 @@ from minitri.kernels.ir import Kernel, Reduce, Scan, Store, needed
 
 
 def streams_results(kernel: Kernel) -> bool:
-    """Checks whether a loop over the blocks of a row can store results as long as the row while it computes reductions.
-    For example, one loop can compute `sum(x, axis=1)` and store `2 * x`. Returns False if a stored row depends on a
-    reduction. Returns False if one reduction uses the result of another reduction. For example, a variance uses a mean.
+    """Checks whether a loop that reduces a row can also store results with the length of the row. For example, one loop
+    can compute `sum(x, axis=1)` and store `2 * x`. Returns False if a stored row depends on a reduction. Returns False
+    if one reduction uses the result of another reduction. For example, a variance uses a mean.
     """
     reduced = {a.name for a in kernel.reduced}
     stores = [op for op in kernel.body if isinstance(op, Store) and reduced & op.indexed_by]

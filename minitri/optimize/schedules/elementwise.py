@@ -17,7 +17,7 @@ multiprocessors get a tile.
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
 length has tiles of 2048 elements, so each thread has 8 elements. Compared with tiles of 2048 elements, larger tiles
 took up to three times as long for the shape [16, 197, 777] (H200). For rows of odd length, the tile of a transpose has
-32 rows. The tile has 16 rows if one instruction on the other side of the transpose loads or stores several elements.
+32 rows. If one instruction loads or stores several elements of the transpose's other array, the tile has 16 rows.
 
 In Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very
 large.

@@ -8,9 +8,9 @@ to compile. If a tile is divided among more warps, each thread has fewer element
 least 32 elements per thread ran up to 1.2 times as fast with twice as many warps. With twice as many warps, no measured
 program with at least 32 elements per thread was slower.
 
-The function `more_warps` takes a kernel, its block sizes and its number of warps. It returns the same number of warps,
-or twice as many. The number of warps does not change if a thread has fewer than 32 elements. With twice as many warps,
-a thread with few elements would load fewer bytes at once.
+The function `more_warps` takes a kernel, its block sizes and its number of warps. The result is the same number of
+warps or twice this number. The number of warps does not change if a thread has fewer than 32 elements. With twice as
+many warps, a thread with few elements would load fewer bytes at once.
 """
 
 import math

@@ -122,7 +122,7 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel with products. Returns None if the kernel has no products, or if products share
     a loop with other reductions.
 
-    Each program computes one tile of the result. A program covers one index of every batch axis.
+    Each program computes one tile of the result. Along every batch axis, each program covers only one index.
     """
     if not kernel.dots or kernel.shared_loop is not None:
         return None

@@ -3,9 +3,9 @@
     schedule(kernel, Request(chip))                                     with all rules
     schedule(kernel, Request(chip), without={"reduction-schedules"})    reductions get the plain schedule
 
-A schedule rule is a function of a kernel and a request. A rule returns None if it does not apply to the kernel. If no
-rule applies, the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a schedule rule, write a function
-and add a row to the table `RULES`.
+A schedule rule is a function of a kernel and a `Request`, which has further arguments such as the chip. A rule returns
+None if it does not apply to the kernel. If no rule applies, the kernel gets the plain schedule of
+minitri/tiles/schedule.py. To add a schedule rule, write a function and add a row to the table `RULES`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,7 +23,7 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, plain, with_options
 def interpreter(kernel: Kernel, request: Request) -> Schedule | None:
     """Gives reductions and products very large tiles in Triton's interpreter, so that few grid programs run.
 
-    A grid program takes about a millisecond in the interpreter, however many elements it has. Another rule gives
+    In the interpreter, each grid program takes about a millisecond, whatever the size of its tile. Another rule gives
     elementwise kernels large tiles.
     """
     if not request.interpreter or not kernel.reduced:

@@ -85,8 +85,8 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Combines what is known about several values, one of which is the result. For example, a `where` with an unknown
-    condition selects one of two values.
+    """Combines what is known about several values, one of which is the result. For example, the result of a `where`
+    with an unknown condition is one of two values.
     """
     if len({v.term for v in values}) == 1:
         return values[0]

@@ -1,4 +1,4 @@
-"""Finds the loop indices at which a condition on positions can hold, and the indices at which it certainly holds.
+"""Finds two ranges of loop indices: where a condition on positions can hold, and where it certainly holds.
 
     (i >= r) & ~(r < 4)        i - r >= 0  and  r - 4 >= 0
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
@@ -153,7 +153,7 @@ def _is_near(test: Dim) -> bool:
 
 
 class NotAffine(Exception):
-    """Raised if an op is not an affine expression of positions."""
+    """The error for an op that is not an affine expression of positions."""
 
 
 def affine(op: Op) -> Dim:
@@ -198,7 +198,9 @@ def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`, inside which the formula is true for every element of the block."""
+    """Returns an interval of indices along `axis`. Inside the interval, the condition `f` is true for every element of
+    the block.
+    """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 0) or NOWHERE, NOWHERE, _common, _one_of)
 
 

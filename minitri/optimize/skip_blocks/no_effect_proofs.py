@@ -40,14 +40,16 @@ Known = Mapping[Any, Value]
 
 
 class Update(NamedTuple):
-    """A value that a loop carries, and its value after an iteration."""
+    """One value that a loop carries: the op `carry` is the value before an iteration, and `following` the value after
+    it.
+    """
 
     carry: Carry
     following: Op
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Returns one reason for each carried value: why an iteration leaves this value unchanged. The argument `assumed`
+    """For each carried value, returns the reason why an iteration leaves this value unchanged. The argument `assumed`
     maps ops to what is assumed about their values, for example that a condition is false.
 
     Returns None if the iteration could change a carried value.

@@ -5,10 +5,10 @@
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-The pass `skip-blocks` shortens some loops of a tile program, so that they run over only a part of their axis. The
-bounds of a loop (the indices at which it starts and ends) depend on the start of the block that a grid program
-computes. With loop bounds, causal and windowed attention compute half of their blocks or fewer. The pass `skip-blocks`
-has no rule for attention in particular. The pass `skip-blocks` skips a block if two facts are proven:
+The pass `skip-blocks` shortens some loops of a tile program, so that they run over only a part of their axis. Such a
+loop gets a start and an end, computed from the start of the grid program's block. With loop bounds, causal and windowed
+attention compute half of their blocks or fewer. The pass `skip-blocks` has no rule for attention in particular. The
+pass `skip-blocks` skips a block if two facts are proven:
 
   - A condition, such as the condition of a `where`, fails for every element of the block
     (optimize/skip_blocks/condition_ranges.py).
@@ -58,7 +58,7 @@ class _Choice(Record):
 
     @property
     def chosen(self) -> Op:
-        """The operand that the `where` op selects for elements whose condition equals the field `holds`."""
+        """The operand that the `where` op selects if its condition has the value `holds`."""
         return self.op.args[1 if self.holds else 2]
 
 

@@ -4,17 +4,17 @@
 operand of a product from registers. A grid program does not wait until the tensor core has read an operand from
 registers, but continues with its next instructions. In a loop that Triton pipelines, the grid program computes the
 operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets the grid program
-write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue 9433). Because
-registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
+write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue 9433). The product
+then reads overwritten registers, so its results are wrong and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In three cases, Triton itself waits for the end of a product, so the loop needs no hint `wait`. Triton waits for the end
-of a product if the kernel has computed the second operand, instead of loading it. Triton waits for a product whose sums
-are used in the same iteration, as in attention. Triton also waits for a product whose first operand comes from another
-product of the same iteration.
+In three cases, the loop needs no hint `wait`, because Triton itself waits for the end of the product. Triton waits for
+the end of a product if the kernel has computed the second operand, instead of loading it. Triton waits for a product if
+the same iteration uses its sums, as in attention. Triton also waits for a product whose first operand comes from
+another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` transforms loops that reduce a loaded
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a

@@ -2,19 +2,19 @@
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
-Tensor cores of Hopper GPUs read a block of a factor from shared memory, at an address in a register. Triton can store
-two blocks at the same address, one after the other. For two blocks at the same address, ptxas 12.8 (of Triton 3.6)
-computes the addresses of both blocks from one register. If the second block has at most 32 contiguous columns, the
-machine code from ptxas takes the block's address from an uninitialised register. If the address of a block is wrong,
-the product lacks a part, or the program reads memory outside of its arrays.
+Tensor cores of Hopper GPUs read a block of a factor from shared memory, at an address in a register. Triton can reuse
+an address of shared memory: it stores one block there, and later another block. For two blocks at the same address,
+ptxas 12.8 (of Triton 3.6) computes the addresses of both blocks from one register. If the second block has at most 32
+contiguous columns, the machine code from ptxas takes the block's address from an uninitialised register. If the address
+of a block is wrong, the product lacks a part, or the program reads memory outside of its arrays.
 
 If software pipelining copies blocks in advance, Triton gives each block an address of its own. Triton copies no block
-in advance for a loop of one iteration. Triton also copies no factor that the kernel computes, and no block with fewer
-than four contiguous bytes. For tiles of fewer than 64 rows, Triton uses instructions that read both factors from
-registers, not from shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer than
-64 rows, so that products read no factor from shared memory. `python tests/undefined_registers.py` searches the machine
-code of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7)
-and later are supported.
+in advance for a loop of one iteration. Triton copies in advance neither computed factors nor blocks with fewer than
+four contiguous bytes. For tiles of fewer than 64 rows, Triton uses instructions that read both factors from registers,
+not from shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer than 64 rows,
+so that products read no factor from shared memory. `python tests/undefined_registers.py` searches the machine code of
+many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and
+later are supported.
 """
 
 from dataclasses import replace
