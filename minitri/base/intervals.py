@@ -25,9 +25,9 @@ Ranges = Mapping[Symbol, Range]
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
     """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims that contain only sizes.
 
-    All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
-    is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign of the axis's coefficient is
-    unknown. The argument `positive` contains the sizes that are assumed to be >= 1.
+    Every occurrence of an axis is replaced by the same number, the first or the last index. For example, the largest
+    value of i*N + i for 0 <= i < M is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign
+    of the axis's coefficient is unknown. The argument `positive` contains the sizes that are assumed to be >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d

@@ -21,8 +21,8 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
     """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
-    weight > 0. If no weights are found for `goal`, the function looks for weights for `goal` + 0.999999. An integer
-    goal is >= 0 if goal + 0.999999 is >= 0.
+    weight > 0. If no weights are found for `goal`, the function looks for weights for `goal` + 0.999999. If `goal` +
+    0.999999 is not negative, the integer `goal` is not negative either.
 
     Returns a dict of weights: a key is the position of a polynomial in `columns`, and the value is the weight of the
     polynomial. Returns None if the function finds no weights.

@@ -76,7 +76,7 @@ class RandomProgram(NamedTuple):
         return Case(self.name, self.text, inputs, twin, flops=_flops(twin, inputs), kind=", ".join(self.classes))
 
     def parts(self, length: int) -> Iterator[RandomProgram]:
-        """Yields every part of the program that consists of `length` consecutive statements.
+        """Yields all parts of the program: each part has `length` consecutive statements.
 
         A value that the part reads, but does not compute, becomes a parameter of the part.
         """

@@ -38,8 +38,8 @@ class Example(Record):
 
     `text`: the text of the program: an expression, a module, or the stage that `reads` names.
     `types`: the types of an expression's parameters. A parameter with None gets its type from the argument in the call.
-    `call`: the types of the arguments of a call. None if the program is not called. "f32[3]" stands for an array of
-        zeros, and "list" for a list of numbers.
+    `call`: the types of the arguments of a call. If `call` is None, the program is not called. The type "f32[3]" stands
+        for an array of zeros, and "list" stands for a list of numbers.
     `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The field `stage` names the stage
         that is made.
     `options`: the keyword arguments of the program's `Options`.

@@ -11,9 +11,9 @@
     mark      = {label, spans}                              spans: [source, start, end]
 
 A mark on a line of text is the index of a graph node. A line of a stage has a mark for each graph node that the line
-comes from (provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text
-under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. The
-file page.py makes the HTML file.
+comes from (provenance.py). The page highlights each text that has a mark (number of a graph node) in common with the
+text under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as
+HTML. The file page.py makes the HTML file.
 
 A page also shows the command that makes the same page again. Usually, the command that makes the page again is a shell
 command:

@@ -80,8 +80,9 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
     nearest earlier line that defines the name gets the graph nodes of the line. The function visits the lines twice,
     from the last line to the first, because a loop carries values from one iteration to the next.
 
-    The set `kept` has names that several lines define: variables that a loop updates, and `TENSOR` (tensor memory). If
-    a line uses a name in `kept`, all earlier lines that define the name get the graph nodes of the line.
+    Each name in the set `kept` is defined by more than one line. The names are the variables that a loop updates, and
+    `TENSOR`, which stands for tensor memory. If a line uses a name in `kept`, the graph nodes of this line go to all
+    earlier lines that define the name.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)

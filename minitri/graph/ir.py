@@ -260,7 +260,7 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 class Split(Record):
     """Records that a pass has split a reduction, scan or product into several shorter parts.
 
-    The command `minitri explain` shows the splits that passes have recorded.
+    The command `minitri explain` prints every recorded split.
     """
 
     node: Node  # the whole reduction, scan or product
@@ -314,7 +314,7 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
-    """Returns `value` as a Python number that `dtype` represents.
+    """Converts `value` to a Python bool, int or float, as `dtype` requires.
 
     If `dtype` is f32, a float is rounded to f32. An integer must fit the dtype.
     """

@@ -27,12 +27,11 @@ Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online no
 2018). The correction `Shift` updates the sum in a variance or a covariance. Welford published the formula of `Shift`
 for one new element ("Note on a method for calculating corrected sums of squares and products", 1962). Chan, Golub and
 LeVeque published the formula of `Shift` for a block of new elements ("Updating formulae and a pairwise algorithm for
-computing sample variances", 1979). The compiler derives the corrections `Rescale` and `Shift` from the structure of the
-summed expression.
+computing sample variances", 1979).
 
 The function `transport` refuses a sum of where(p, F, 0), in which p is a condition. Example: for a row X that contains
 only -inf, F = exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor
-exp(old max - new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. The function
+exp(old max - new max) does not depend on p, so the product with the factor is wrong for some p. The function
 `transport` also refuses a sum of (x - mean(x)) ** 3, because its correction needs the sum of (x - mean(x)) ** 2 too.
 """
 

@@ -11,8 +11,8 @@ be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. For a
 stored node, the index consists of new axes, such as `[i, j]`. A View reads its operand at another index: `x.mT` at `[i,
-j]` reads `x` at `[j, i]`. A Reduce reads its operand along additional axes: `sum(x, axis=1)` at `[i]` reads `x` at `[i,
-r]`. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
+j]` reads `x` at `[j, i]`. The operand of a Reduce has additional axes in its index: `sum(x, axis=1)` at `[i]` needs `x`
+at `[i, r]` for all r. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
 has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.

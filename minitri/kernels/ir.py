@@ -18,9 +18,9 @@ notation on named axes.
 
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
-slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
-an index that contains a symbol for a computed value. The field `picks` pairs each symbol with the op that computes its
-value. A kernel does not say in which order it computes the elements along its axes.
+slice as an offset in the index. The index of a reshaped array contains quotients and remainders, as in `x[i//8, i%8]`.
+A gather is written as an index that contains a symbol for a computed value. The field `picks` pairs each symbol with
+the op that computes its value. A kernel does not say in which order it computes the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -84,7 +84,7 @@ class _Op(metaclass=KeywordNodeClass):
 
 
 class Mask(Record):
-    """The result of the masking pass for one load or store: the conditions to test, and the reasons for them.
+    """The conditions that one load or store tests before it accesses an element, and the reasons.
 
     `conditions` are integer expressions that must be >= 0. `reasons` has one line for each axis of the load or store.
     Each reason says why an axis needs a bounds check, or why it needs none.
@@ -271,8 +271,8 @@ class Kernel(Record, eq=False):
 
     @property
     def shared_loop(self) -> str | None:
-        """The axis of the loop that matrix products and other reductions share, as in attention. The result is None if
-        matrix products and other reductions share no loop.
+        """The axis of a loop that computes matrix products and also other reductions, as in attention. The result is
+        None if matrix products and other reductions share no loop.
         """
         reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
         shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}

@@ -53,7 +53,7 @@ def parse_type(text: str, name: str = "<type>") -> Type:
 
 
 def parse_module(text: str, name: str = "<module>") -> Module:
-    """Returns a module with the functions in a text."""
+    """Parses the text of a module, and returns the `Module`."""
     return parse_module_at(whole_text(text, name))
 
 

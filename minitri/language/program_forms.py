@@ -21,8 +21,8 @@ The file linking.py adds to the module the functions and constants that the Pyth
 
 Python's module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that
 was typed at the prompt of Python 3.13 or newer. Versions of Python before 3.13 do not store the text that was typed at
-the prompt. For Python before 3.13, program_forms.py searches the history of the prompt. The text that is found in the
-history must compile to the same bytecode as the function.
+the prompt. For Python before 3.13, program_forms.py searches the history of the prompt. The text from the history of
+the prompt must compile to the same bytecode as the function.
 """
 
 import inspect

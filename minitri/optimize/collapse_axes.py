@@ -16,7 +16,7 @@ of a bias `b[j]` would need `k % N` for an extent N of j.
 As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
 remainder. The last two axes stay separate if a merged axis costs more instructions for each element. The number of
 instructions for each element includes the instructions for quotients and remainders. The function `_cost` estimates the
-number of instructions for each element. In two example programs, one merged axis saves instructions:
+number of instructions for each element. Merging the last two axes saves instructions in two example programs:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row

@@ -21,10 +21,10 @@ second loop computes the sum again from the f32 factors in IEEE arithmetic. The 
 summed axis in each iteration, so it needs little code and few registers.
 
 The pass `deferred-tf32-checks` changes loops that add a product of TF32 parts to a carried value. After each changed
-loop, the pass inserts a second loop that can compute the sum again. The field `redo` marks the second loop. If several
-loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all loops that add
-products. Loops with several carried values are not changed. Apart from the product, a changed loop contains only loads,
-conditions of indices and elementwise operators.
+loop, the pass inserts a second loop that can compute the sum again. The field `redo` marks the second loop. Several
+loops can add products to one sum (skip_blocks/skip.py). All second loops for this sum come after the last loop that
+adds a product to the sum. Loops with several carried values are not changed. Apart from the product, a changed loop
+contains only loads, conditions of indices and elementwise operators.
 """
 
 from dataclasses import replace

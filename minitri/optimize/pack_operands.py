@@ -10,9 +10,9 @@
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
 contiguous along the depth, the axis that is summed over ("K-major"). If tensor cores multiply f32 arrays
-(f32_products.py), only the second factor must be contiguous along the depth. If the second factor has another layout,
-there are three choices: copying the second factor, swapping the factors, or using f32 units. The factors of a product
-can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
+(f32_products.py), only the second factor must be contiguous along the depth. For a second factor with another layout,
+the pass has three choices: copy the factor, swap the two factors, or multiply without tensor cores. The factors of a
+product can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice with the least estimated time is taken
 (product_cost.py). For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and
 `w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
 products that do not run on tensor cores run on the f32 units of the chip. The f32 units need a second factor that is
@@ -32,7 +32,7 @@ is computed. Weights of 8 bits are copied only if the product has many rows. The
 weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
 registers (fusion/computed_factor_first.py).
 
-Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Packing is known from fast matrix products on CPUs (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
 The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. It does not change products

@@ -1,4 +1,4 @@
-"""graph → graph: splits a few long scans into scans of parts, so that they fill the GPU ("scan-then-propagate").
+"""graph → graph: splits long scans into parts, so that the programs of the parts fill the GPU ("scan-then-propagate").
 
     %0: f32[4194304] = scan.sum x {axis = 0}          x: f32[4194304]
       becomes

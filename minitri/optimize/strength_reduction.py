@@ -131,8 +131,9 @@ def _is_power_of_two(c: float) -> bool:
 
 
 def tanh_of_softplus(i: Interner, node: Node) -> Node | None:
-    """Replaces `tanh(softplus(x))`, a factor of mish, by `a / (a + 2 * q**2)`: a is `p * (p + 2 * q)`, p is `exp(min(x,
-    0))`, and q is `exp(-max(x, 0))`. In the graph, softplus is `maximum(x, 0) + log1p(exp(-abs(x)))`.
+    """Replaces `tanh(softplus(x))` in the activation function mish by the quotient `a / (a + 2 * q**2)`. In the
+    quotient, a is `p * (p + 2 * q)`, p is `exp(min(x, 0))`, and q is `exp(-max(x, 0))`. In the graph, softplus is
+    `maximum(x, 0) + log1p(exp(-abs(x)))`.
     """
     match node:
         case Apply(op="tanh", args=(Apply(op="add", args=(Apply(op="maximum", args=(x, zero)) as upper, rest)),)):

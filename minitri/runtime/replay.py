@@ -6,8 +6,8 @@ A `Replay` is a call with new tensors. Their dtypes, shapes, strides, alignment 
 A `Captured` is a call with the same arrays and the same outputs (`Bound`), as one CUDA graph.
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
-`again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check
-`again_like` is faster than making a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
+`again_like` tests whether two consecutive calls have arguments of the same types and shapes. The check `again_like` is
+faster than making a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -233,9 +233,9 @@ class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
     The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second of several
-    equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
-    recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
-    previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
+    equal calls computes its key, and finds the `Replay` of the first call under this key. The third and later equal
+    calls are recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from
+    the previous call, its `Replay` (recorded call) is found by the key, which is made from the arguments.
 
     `floats`: the position and the default of each float parameter. The key of a call has no values of float parameters.
     `kept`: the `Replay` objects, by the key of their call.

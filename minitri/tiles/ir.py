@@ -177,8 +177,8 @@ class Program(LaunchOptions, eq=False):
 
     @property
     def peeled_tests(self) -> frozenset[Dim]:
-        """The bounds checks that a tile skips if none of its elements lies past the end of the last grid axis. The
-        result is empty if the tile program does not have the option `peeled`.
+        """The bounds checks that a tile skips if none of its elements lies past the end of the last grid axis. If the
+        field `peeled` is false, the result is empty.
         """
         if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
             return frozenset()
@@ -222,9 +222,9 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where the
-    index i is alone on one side. The bound of the index, such as `n - 2`, contains no loaded value and no index of an
-    axis in `lanes` (axes with several elements).
+    """Solves the inequality `condition >= 0` for the index of one axis. For example, `n - 3 - i >= 0` becomes `i < n -
+    2`, where the index i is alone on one side. The bound of the index, such as `n - 2`, contains no loaded value and no
+    index of an axis in `lanes` (axes with several elements).
 
     From a bounds check such as `i < n - 2`, Triton finds out how many neighbouring elements pass or fail together.
     """

@@ -13,8 +13,8 @@ size and a role: grid, whole or loop.
 The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
 loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes are
 computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
-loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read
-once. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
+loads and computes these elements again. A row along an axis with the role "whole" is one block, so no loop reads the
+row twice. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
 combines the partial results of all positions in a block.
 
 The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
@@ -182,8 +182,9 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Writes the reduction after the loop. The reduction combines the elements of the value that the loop carried.
-        A loop that computes a matrix product carries the sums themselves, so no reduction follows the loop.
+        """Writes the reduction after the loop. The reduction combines the partial results of the loop: one for each
+        position in a block. A loop that computes a matrix product carries the sums themselves, so no reduction follows
+        the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])

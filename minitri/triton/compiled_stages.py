@@ -70,7 +70,7 @@ class Kind(Record):
 
         Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
 
-        The size counts as a multiple of 16 only if this follows from its expression, as in `16*N`.
+        A size counts as a multiple of 16 only if all coefficients in its expression are multiples of 16, as in `16*N`.
         """
         sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
         return Kind((True,) * len(kernel.pointers), sizes)

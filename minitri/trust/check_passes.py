@@ -64,7 +64,8 @@ MOST_PROGRAMS = 3000  # programs that run one after another with a GPU's schedul
 def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
     """Compares the result of every pass with the reference.
 
-    If this machine cannot run a stage, the row of the stage gets a note, and the pass counts as right.
+    If this machine cannot run the stage that a pass made, the row of the stage gets a note, and the pass counts as
+    right.
 
     A pass counts as wrong if it raises an exception, or if the stage that it made raises an exception when it runs.
     """

@@ -139,7 +139,7 @@ def tile_within(
 ) -> AttentionTile:
     """Returns the best tile that fits into shared memory.
 
-    `held`: the extents of the axes that each program covers completely.
+    `held`: the extents of the axes that are not divided into blocks.
     `described`: whether tensor descriptors may load the blocks.
     """
     dots = kernel.dots

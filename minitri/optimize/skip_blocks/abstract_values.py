@@ -8,9 +8,9 @@ the value.
 
 The function `computed` takes an op, and a `Value` for each operand. It returns a `Value`, which says what is known
 about the result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is
-possible, the `Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term
-(name) are equal in every element. Each function returns every possible kind of number, and sometimes also kinds that
-are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+possible, the `Value` also contains this number. Each `Value` has a name, called its term. If two values have the same
+name (term), all their elements are equal. Each function returns every possible kind of number, and sometimes also kinds
+that are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
 `multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its

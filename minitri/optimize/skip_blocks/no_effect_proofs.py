@@ -14,10 +14,10 @@ no proof, the function `unchanged` returns None. The proof evaluates one iterati
 leaves each carried value unchanged.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
-(minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by
-exp(m - m). The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof has a separate case for each
-kind of number that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum
-is 0 or nan, as induction over the iterations proves.
+(minitri/optimize/online_reductions/lower.py). If the maximum m does not change, the sum is multiplied by exp(m - m).
+The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof has a separate case for each kind of number
+that the running maximum m can be. If the running maximum m of an online sum is infinite or nan, the sum is 0 or nan, as
+induction over the iterations proves.
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum

@@ -7,8 +7,9 @@
 
 The pass `skip-blocks` shortens some loops of a tile program, so that they run over only a part of their axis. The
 bounds of a loop (the indices at which it starts and ends) depend on the start of the block that a grid program
-computes. With loop bounds, causal and windowed attention compute half of their blocks or fewer. The pass `skip-blocks`
-has no rule for attention in particular. The pass `skip-blocks` skips a block if two facts are proven:
+computes. Because of the loop bounds, causal attention and windowed attention skip at least half of their blocks. The
+pass `skip-blocks` has no rule for attention in particular. The pass `skip-blocks` skips a block if two facts are
+proven:
 
   - A condition, such as the condition of a `where`, fails for every element of the block
     (optimize/skip_blocks/condition_ranges.py).
@@ -16,10 +17,10 @@ has no rule for attention in particular. The pass `skip-blocks` skips a block if
 
 In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. If a
 condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass
-`skip-blocks` replaces one loop by two or three loops over the same carried values. One of the new loops does not test
-the condition of the `where`. In the text of a program, each loop lists what was proven about its blocks (`because`). If
-the last block of a loop with products can be incomplete, this block gets a loop of its own. If the last block has a
-loop of its own, the loop over all complete blocks needs no bounds check.
+`skip-blocks` cuts one loop into two or three loops, which run one after another and update the same variables. One of
+the new loops does not test the condition of the `where`. In the text of a program, each loop lists what was proven
+about its blocks (`because`). If the last block of a loop with products can be incomplete, this block gets a loop of its
+own. If the last block has a loop of its own, the loop over all complete blocks needs no bounds check.
 
 No block is skipped in a loop that runs over several axes, or in a loop that contains stores. No block is skipped
 because of a condition on values from memory. Index-set splitting is from Griebl, Feautrier and Lengauer, "Index set

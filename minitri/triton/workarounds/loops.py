@@ -79,8 +79,8 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 
 def hide_starts(program: Program) -> Program:
-    """Hides the initial value of each accumulator that would make Triton's compiler fail. Triton's compiler fails if a
-    loop reduces loaded blocks into an accumulator that several later loops read.
+    """Hides the initial values of some accumulators from Triton's compiler, so that the compiler does not fail.
+    Triton's compiler fails if a loop reduces loaded blocks into an accumulator that several later loops read.
     """
     loops = program.loops
     read_twice = {
