@@ -16,9 +16,9 @@ well. If scale * goal + room >= 0 and room < scale, then the goal is greater tha
 >= 0.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
-the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
-numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight. The
-simplex algorithm (simplex.py) solves the linear equations. The tests check proofs by comparing polynomials, so the
+the same coefficient in both. To find a proof, the search writes one linear equation for each monomial, such as N*i. The
+unknown numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight.
+The simplex algorithm (simplex.py) solves the linear equations. The tests check proofs by comparing polynomials, so the
 tests need not trust the search (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two

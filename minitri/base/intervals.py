@@ -141,8 +141,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
-    """Returns the factor of each symbol in the index `d`, if the index takes each value from 0 to `whole` - 1 exactly
-    once. For an index that repeats or skips a value, returns an empty dict.
+    """If the index `d` takes each value from 0 to `whole` - 1 exactly once, returns the factor of each symbol in `d`.
+    For an index that repeats or skips a value, returns an empty dict.
 
     Example: if d0 has 4 values and d1 has 32 values, the index `32*d0 + d1` takes each value from 0 to 127 exactly
     once. The result is {d1: 1, d0: 32}, because d1 has the factor 1 and d0 has the factor 32.

@@ -46,9 +46,9 @@ def tf32_parts(x: Any) -> tuple[Any, Any]:
     element.
 
     The last bit of a subnormal f32 number stands for 2**-149, but neighbouring TF32 numbers are at least 2**-136 apart.
-    After a multiplication by SPLIT_SCALE = 2**13, TF32 numbers can represent the last bit of a subnormal f32 number
-    too. The first returned array is x * SPLIT_SCALE rounded to 11 significant bits. Source of the method: Veltkamp
-    ("ALGOL procedures", 1968) and Dekker ("A floating-point technique for extending the available precision", 1971).
+    Multiplied by SPLIT_SCALE = 2**13, the last bit of a subnormal number stands for 2**-136, which TF32 can represent.
+    The first returned array is x * SPLIT_SCALE rounded to 11 significant bits. Source of the method: Veltkamp ("ALGOL
+    procedures", 1968) and Dekker ("A floating-point technique for extending the available precision", 1971).
     """
     scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
     high = more - (more - scaled)

@@ -170,8 +170,8 @@ class EverydayWriter(StatementWriter):
     def array(self, role: str, shape: Shape, depth: int = 1) -> str:
         """Adds a new parameter to the program and returns the name of the parameter.
 
-        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5, so
-        that the sums of the product are about 1.
+        For a factor of a matrix product, `depth` is the number of terms in each sum. The elements of the factor are
+        about depth**-0.5, so that the sums are about 1.
         """
         if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise DoesNotFit

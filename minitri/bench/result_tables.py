@@ -1,8 +1,8 @@
 """Tables of measurements: times, errors, memory, means, and the distribution of speedups over many random programs.
 
-A `Row` has the measurements of one case or random program. The function `report` returns the tables about several
-`Row`s as text. The function `distribution` returns the report about random programs as text. The function `as_dict`
-makes a dictionary for JSON from a `Row`.
+A `Row` has the measurements of one benchmark case, or of one random program. The function `report` returns the tables
+about several `Row`s as text. The function `distribution` returns the report about random programs as text. The function
+`as_dict` makes a dictionary for JSON from a `Row`.
 
 The ratio of a random program is the time of torch divided by the time of minitri. If the ratio of a random program is
 above 1, minitri is faster than torch. The time of torch is the shorter time of eager torch and torch.compile. The

@@ -85,8 +85,8 @@ def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str
     """Reads the files that the options `--input` name. Returns a dict that maps the name of a parameter to the array in
     its file.
 
-    The sizes that follow from the shapes of the arrays in the files are added to `sizes`. Raises InputError if two
-    arrays give one dimension different sizes.
+    The shapes of the arrays give the sizes of dimensions, and the function adds these sizes to `sizes`. Raises
+    InputError if two arrays give one dimension different sizes.
     """
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, Array] = {}

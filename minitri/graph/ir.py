@@ -81,7 +81,7 @@ class Input(_Node):
 
 
 class Const(_Node):
-    """A 0-d constant. The dtype of the node represents `value` exactly."""
+    """A 0-d constant. The number `value` needs no rounding in the dtype of the constant."""
 
     value: int | float | bool
 

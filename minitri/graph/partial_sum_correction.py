@@ -105,8 +105,8 @@ class Rescale(NamedTuple, Generic[E]):
 
 
 class Mean(NamedTuple, Generic[E]):
-    """A mean of elements. The field `y` is the sum of the elements, and the field `mean` is the sum divided by the
-    number of elements.
+    """A mean, and the sum from which the mean is computed. The field `y` is the sum of the elements, and the field
+    `mean` is the sum divided by the number of elements.
     """
 
     y: Reduced[E]

@@ -99,8 +99,8 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Returns the items of `conditions` that can be negative. An item is left out if it is proven to be >= 0 at
-        every index.
+        """Returns the expressions in `conditions` that are perhaps negative at some index. An item is left out if it is
+        proven to be >= 0 at every index.
         """
         for c in conditions:
             if c not in self._closed:
@@ -109,8 +109,8 @@ class AxisRanges:
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
         """Returns the items of the list `guards`, and each item of the list `conditions` that does not follow from the
-        guards. Both the guards and the conditions are integer expressions that must be >= 0. Returns None if no index
-        meets all guards and conditions.
+        guards. Both the guards and the conditions are integer expressions that must be >= 0. Returns None if the guards
+        and the conditions contradict each other.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -182,8 +182,8 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis of a scan, such as a running sum, and the shift: the position along this axis at which the
-        scan starts.
+        """Returns the axis of a scan (such as a running sum), and the first index along this axis that the scan
+        computes.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
         sum. The element `i - 1` exists from i = 1 on, so the scan starts at i = 1.

@@ -158,7 +158,7 @@ class Reduce(_Op):
     `index`: the op that computes the index of each element, for argmax and argmin in tile programs. None otherwise.
     `rescale`: an op whose value multiplies the partial sum before a loop adds the next block. None stands for the
         factor 1.
-    `shift`: an op whose value is added to the partial sum before a loop adds the next block. None stands for 0.
+    `shift`: an op whose value a loop adds to the partial sum, before the loop adds the next block. None stands for 0.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
     The pass in minitri/optimize/online_reductions/merge_loops.py gives a reduction its fields `rescale` and `shift`,

@@ -51,7 +51,8 @@ _source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same
 
 
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
-    """Parses the text of a program, and returns its syntax tree, an `ast.Module`. An expression becomes the function `main` with the parameters `params`.
+    """Parses the text of a program, and returns its syntax tree, an `ast.Module`. If the text is an expression, the
+    module has one function: `main` with the parameters `params`.
 
     The argument `params` is a dictionary from the name of a parameter to the text of its type.
     """

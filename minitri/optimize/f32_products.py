@@ -15,7 +15,7 @@ The pass `f32-products` takes a graph, and the strides of inputs that are not co
 or "ieee", to each product without a `precision` argument. Products of unknown or small sizes get the precision "ieee",
 and so do all products on chips without fast tensor cores. A product gets the precision "ieee" if its second factor is
 not contiguous along the depth (the summed axis). The TF32 parts of the second factor are stored in shared memory.
-Tensor cores can read TF32 blocks from shared memory only if the blocks are contiguous along the depth. The TF32 parts
+Tensor cores can read TF32 blocks from shared memory only if the summed axis is contiguous in each block. The TF32 parts
 of the first factor stay in registers, so the layout of the first factor does not matter. The file pack_operands.py
 copies large second factors into a layout that is contiguous along the depth.
 

@@ -17,8 +17,8 @@ product can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The choice wit
 `w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
 products that do not run on tensor cores run on the f32 units of the chip. The f32 units need a second factor that is
 contiguous along the column index. A factor without the layout that its product needs is slow to read, and each tile of
-the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each
-element is used often enough.
+the result reads the factor again. If each element of a factor is used often, one packed copy costs less than many slow
+reads.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
 packing. A first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC
@@ -28,8 +28,8 @@ factor whose rows begin at odd multiples of 2 bytes is packed even if the produc
 first factor that is a concatenation is packed if more than one tile of columns uses it. Without packing, each element
 of a concatenation needs several loads and a test. If several tiles of rows use a computed second factor, the factor is
 stored in memory before the product starts. Without a copy of a computed factor, the tensor core waits until each block
-is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the
-weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
+is computed. Weights of 8 bits are copied only if the product has many rows. The copied 8-bit weights are not yet
+multiplied by their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
 registers (fusion/computed_factor_first.py).
 
 Packing is known from fast matrix products on CPUs (Goto and van de Geijn, "Anatomy of High-Performance Matrix
@@ -251,8 +251,8 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
 
 def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
     """Checks whether every array that a factor is computed from is contiguous along `depth`, the summed axis. The rows
-    of the arrays that a factor is computed from must begin at multiples of `alignment` bytes. An array that does not
-    vary along `depth` may have any layout.
+    of the arrays that a factor is computed from must begin at multiples of `alignment` bytes. An array may have any
+    layout if its index does not depend on the summed axis.
     """
 
     def suits(node: Node, offset: Dim) -> bool:

@@ -3,8 +3,8 @@
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
 After a product, each thread of a warp holds many elements of a row of the result. Triton compares the elements of a
-thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, several
-independent chains of comparisons run at the same time.
+thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, a thread
+can compare the elements of several parts at the same time.
 
 The maximum of each row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. A
 maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product from one

@@ -8,10 +8,10 @@
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. In a chain of reductions of the same columns, such as
-a mean and a variance, each part stays in registers and is read once. A sum of all elements of a matrix can depend on
-reductions of its single rows. For example, each part of the sum of `x - mean(x, axis=1)` is a row, so one kernel
-computes the mean and the sum of a row. The file minitri/optimize/two_step_reductions.py describes the two steps of a
-split reduction. Reductions that share a loop with a product are not split by this pass: only
+a mean and a variance, each part stays in registers and is read once. A sum over a whole matrix can depend on a
+reduction of each row, such as the mean of the row. For example, each part of the sum of `x - mean(x, axis=1)` is a row,
+so one kernel computes the mean and the sum of a row. The file minitri/optimize/two_step_reductions.py describes the two
+steps of a split reduction. Reductions that share a loop with a product are not split by this pass: only
 minitri/optimize/split_kv.py can split a loop with a product.
 
 A kernel that computes partial results can store further results of the same elements, so that it reads each element

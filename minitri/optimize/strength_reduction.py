@@ -116,7 +116,7 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
     """Replaces `x / 2**k` by `x * 2**-k`, which has the same bits. If x is the result of a reduction, such as a sum,
-    the division is not replaced, because online reductions recognise a mean by its division.
+    the function changes nothing. Otherwise, online reductions would not recognise the division in a mean.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):

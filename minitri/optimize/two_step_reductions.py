@@ -83,7 +83,7 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps. Records the split reduction in the dict `cuts`.
+        """Makes the nodes for both steps of a split reduction. Records the split reduction in the dict `cuts`.
 
         If a sum depends on a split maximum or mean, each part of the sum uses the maximum or mean of the part. If the
         partial sums cannot be corrected, the sum reads its elements again after the maximum or mean of all elements is

@@ -139,7 +139,8 @@ class Program(LaunchOptions, eq=False):
     `wide`: whether memory offsets are 64-bit integers.
     `relaxed`: whether fast math is allowed. It is copied from the field `relaxed` of the kernel.
     `descending`: whether the tiles of the last grid axis are numbered backwards, from the end of the axis to its start.
-    `returning`: whether loops without carried values run backwards, from their last block to their first block.
+    `returning`: whether loops run backwards, from the last block to the first. Loops that carry values always run
+        forwards.
     `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.
     `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). It then waits for
         the results of that kernel.
@@ -255,7 +256,7 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 
 class BlockIndex(Record):
-    """The array index of each element of a block along the axis `axis`.
+    """The index along one dimension of an array, for each element of a block.
 
     If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If

@@ -36,8 +36,8 @@ class Schedule(LaunchOptions):
     `axes`: a dict from an axis to its role and its block size. A grid program has one index of an axis that is not in
         the dict.
     `rule`: a description of the rule that chose this schedule.
-    `near`: whether a second loop over the same elements finds them in a cache. If true, an online reduction would save
-        nothing.
+    `near`: whether the elements of a loop stay in a cache until a second loop reads these elements. If true, an online
+        reduction would save nothing.
     """
 
     axes: Mapping[str, tuple[str, int]]

@@ -65,8 +65,8 @@ class Watch:
 
     `runs`: all grid programs that have begun, each with the name of the kernel and the position in the grid.
     `writers`: the number of the run that wrote each element of a temporary or output. -1 if no run wrote the element.
-    `readers`: the number of the last run that read each element. Only arrays that the current kernel both reads and
-        writes have an entry.
+    `readers`: for each element of an array, the number of the last run (grid program) that read the element. Only
+        arrays that the current kernel both reads and writes have an entry.
     """
 
     def __init__(

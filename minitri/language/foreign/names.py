@@ -82,8 +82,8 @@ class Foreign(Record):
         """Checks whether this row of names.csv is for a call with the arguments `args` and `keywords`.
 
         For some parameters, the table `looks` of libraries.toml has a regular expression that the argument must match.
-        For example, the argument for the parameter `dim` must contain a digit. Therefore the row `max(x, dim)` is not
-        used for the call `max(x, y)`, in which y is an array.
+        For example, the argument for the parameter `dim` must contain a digit. Therefore the call `max(x, y)` does not
+        match the row `max(x, dim)`, because `y` has no digit.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):

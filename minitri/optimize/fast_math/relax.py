@@ -39,8 +39,8 @@ of h * log2 e changes all exponents of a row by the same amount, which is at mos
 already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. Values
 loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e.
 If x * log2 e could overflow, `x - h` is computed first and then multiplied by log2 e. The factor exp(h(old) - h(new))
-that corrects a running sum is always computed from the difference of h(old) and h(new). In exp(h(old) - h(new)), the
-multiplication by log2 e comes after the subtraction, so that rounding errors do not accumulate from block to block.
+corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)), the multiplication by log2 e
+comes after the subtraction, so that rounding errors do not accumulate from block to block.
 """
 
 import math

@@ -3,9 +3,9 @@ whether computing a value in several kernels costs less than storing the value.
 
 The class `FirstParts` divides the compute nodes of a graph into parts. Compute nodes are reductions, scans, products
 and elementwise nodes. Each reduction, scan and product starts a part (a future kernel) of its own, with the elementwise
-nodes that it reads. If several parts use an elementwise node, either each part computes the node, or one part stores
-the node's value for all parts. Each part computes an elementwise node for itself if loading the node's operands is
-cheaper than storing and loading the node's value. Later, minitri/optimize/fusion/partition.py merges parts.
+nodes that it reads. Several parts can need the value of one elementwise node. Then either each part computes the value,
+or one part stores the value in memory. Each part computes an elementwise node for itself if loading the node's operands
+is cheaper than storing and loading the node's value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections.abc import Collection, Sequence

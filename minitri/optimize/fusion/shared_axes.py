@@ -30,8 +30,8 @@ MAX_BUFFERS = 96
 
 
 class FusedIndexing(Indexing):
-    """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
-    would read too many arrays.
+    """The axes of a kernel with several operations, and the indices at which the kernel needs each node. Raises
+    NotOneKernel if the kernel would read too many arrays.
 
     `loop`: the axis of the loop that reductions and products share. None without such a loop.
     `held`: the column axes of products whose summed axis is `loop`. Each program covers these axes completely. The file

@@ -360,8 +360,8 @@ def has_steps(buffer: Buffer) -> bool:
 
 
 def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
-    """Returns the tile for persistent programs that load factors through descriptors. Returns None if the tile does not
-    fit into shared memory. Returns None if each multiprocessor would compute at most one tile.
+    """Returns the tile for a persistent kernel that loads its factors with tensor descriptors. Returns None if the tile
+    does not fit into shared memory. Returns None if each multiprocessor would compute at most one tile.
     """
     dots, extents = kernel.dots, {a.name: size(a, 1) for a in kernel.parallel}
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])

@@ -15,12 +15,12 @@ proven:
     (optimize/skip_blocks/condition_ranges.py).
   - An iteration in which the condition fails changes no carried value (optimize/skip_blocks/no_effect_proofs.py).
 
-In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. If a
-condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass
-`skip-blocks` cuts one loop into two or three loops, which run one after another and update the same variables. One of
-the new loops does not test the condition of the `where`. In the text of a program, each loop lists what was proven
-about its blocks (`because`). If the last block of a loop with products can be incomplete, this block gets a loop of its
-own. If the last block has a loop of its own, the loop over all complete blocks needs no bounds check.
+In causal attention, the condition of the `where` holds for all elements of the blocks below the diagonal. A loop need
+not test a condition that holds for every element of every block in the loop. The pass `skip-blocks` cuts one loop into
+two or three loops, which run one after another and update the same variables. One of the new loops does not test the
+condition of the `where`. In the text of a program, each loop lists what was proven about its blocks (`because`). If the
+last block of a loop with products can be incomplete, this block gets a loop of its own. If the last block has a loop of
+its own, the loop over all complete blocks needs no bounds check.
 
 No block is skipped in a loop that runs over several axes, or in a loop that contains stores. No block is skipped
 because of a condition on values from memory. Index-set splitting is from Griebl, Feautrier and Lengauer, "Index set

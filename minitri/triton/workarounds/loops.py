@@ -20,8 +20,9 @@ iteration.
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
 constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
 accumulator of a loop after the loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
-11305). The function `rt.unknown` hides the constant from the pass, so that the pass skips the loop. LLVM later removes
-the code of `rt.unknown`, so the machine code has no additional instructions.
+11305). The function `rt.unknown` hides from the pass that the initial value of the accumulator is a constant. Therefore
+the pass skips the loop. LLVM later removes the code of `rt.unknown`, so the machine code has no additional
+instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
