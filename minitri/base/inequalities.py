@@ -6,7 +6,7 @@
 
 A fact is an expression that is known to be >= 0, with a reason. The goal is the expression to prove >= 0. The function
 `prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one idea: a proof is an equation
-that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of a proof is scale * goal + room,
+between the goal and a sum of facts, each multiplied by a factor >= 0. The left side of a proof is scale * goal + room,
 for a positive integer `scale` and an integer `room` from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
@@ -72,9 +72,9 @@ class Proof(Record):
 
     `steps`: the products whose sum is scale * goal + room. The module's docstring explains this equation.
     `wider`: a proof that n * goal + n - 1 >= 0, for a positive divisor n. An integer goal is then >= 0. The field
-        `divisor` is the fact n - 1 >= 0.
+        `divisor` is the fact that n is positive: n - 1 >= 0.
     `cases`: two proofs, one for each value that the maximum or minimum `atom` can have.
-    `never`: a proof that the facts imply -1 >= 0. They contradict each other, so they imply every goal.
+    `never`: a proof of -1 >= 0. Facts that imply -1 >= 0 contradict each other, so they imply every goal.
     """
 
     goal: Dim

@@ -4,11 +4,11 @@
 
 The function `combine` takes polynomials (the columns) and a polynomial to reach (the target). Each polynomial is a map
 from monomials, such as x*y, to coefficients. `combine` returns a weight >= 0 for each column, such that the weighted
-sum of the columns is the target. It returns None if no weights have this sum. The one idea: each monomial gives an
-equation with an artificial variable, the difference between the target and the weighted sum. The simplex algorithm
-starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In each step, the
-simplex algorithm increases the weight of the first column that brings the weighted sum closer to the target. The rule
-to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
+sum of the columns is the target. `combine` returns None if no weights produce the target. The one idea: each monomial
+gives an equation with an artificial variable, the difference between the target and the weighted sum. The simplex
+algorithm starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In each
+step, the simplex algorithm increases the weight of the first column that brings the weighted sum closer to the target.
+The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence

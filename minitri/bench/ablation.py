@@ -59,7 +59,7 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
 
 
 class Cell(Record):
-    """One case without one optimisation, compared with the same case with all optimisations.
+    """The effect of one optimisation on one benchmark case.
 
     `time`, `memory`, `first`: ratios: the measured value without the optimisation, divided by the value with it. 0.0 if
         not measured.

@@ -13,7 +13,7 @@ text of the program.
 The file random_programs.toml lists statements with placeholders, such as `gelu({x})`. The class `EverydayWriter`
 chooses statements at random, and replaces placeholders such as {x} by names of values
 (minitri/testing/statement_writer.py). `EverydayWriter` runs each statement on torch's meta device, whose tensors have a
-shape but no data. A statement stays in the program if it runs on the meta device and if no array is too large.
+shape but no data. A statement is dropped if torch raises an error or if an array is too large.
 
 The package minitri/testing makes the small random programs with awkward values that the command `minitri fuzz` checks.
 """

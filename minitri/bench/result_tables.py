@@ -52,7 +52,7 @@ class Row:
     `floor`: the seconds that a memory copy takes if it moves as many bytes as the case.
     `copy_bytes_per_second`: the rate of a memory copy that was timed together with the implementations.
     `peak`: the bytes of memory that a call of minitri's program allocates.
-    `planned`: the bytes of all outputs and temporaries of a call of minitri's program.
+    `planned`: the number of bytes in all outputs and temporaries of minitri's program.
     `predicted`: the seconds that the cost model predicts (minitri/hardware/roofline.py).
     `tuning`: the seconds that were spent on measuring schedules.
     `work`: predicted numbers of bytes and operations, for each stage of the compiler.

@@ -10,8 +10,8 @@ function computes the reference, with which all results are compared. With f64 a
 dtype converts to f64 instead, so that the reference is not rounded. The one idea: torch has most functions of the
 language under their own names; the tables `NAMES` and `FUNCTIONS` list the exceptions.
 
-The function `torch_twin` does not support some functions that no program of the benchmark needs. It does not support
-calls of other functions of the same module.
+The function `torch_twin` does not support some functions that no program of the benchmark needs. `torch_twin` supports
+no program whose functions call each other.
 """
 
 from collections.abc import Callable, Mapping, Sequence

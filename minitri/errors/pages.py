@@ -162,7 +162,7 @@ def as_text(code: str, page: Page) -> str:
 def python_names(code: str, quote: str) -> str:
     """Returns a sentence that lists the built-in exception classes of an error, such as ValueError.
 
-    Returns "" if the error is an instance of no built-in exception of Python.
+    Returns "" if no built-in exception of Python is a base class of the error.
     """
     names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
     return f"In Python it is {listed(names)} too." if names else ""

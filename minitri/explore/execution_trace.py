@@ -59,7 +59,7 @@ Runs = list[dict[str, Any] | None]  # the steps of each grid program
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
-    """Returns the data of a run on small arrays.
+    """Runs the compiled program on small arrays, and returns the data that the explorer shows about the run.
 
     Returns None if a constant size in the program, as in `f32[100000]`, is too large or 0.
     """

@@ -41,7 +41,7 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 
 class Origin(NamedTuple):
-    """The graph nodes that a line comes from, and what the line does for these nodes. The field `how` has one of four
+    """The graph nodes from which a line of code comes, and the role of the line. The field `how` has one of four
     values:
 
     "own": the line computes a part of these graph nodes.

@@ -335,8 +335,8 @@ class Interner:
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """The argument `conditions` contains the conditions that each call checks, so rewrites of the graph can rely on
-        them.
+        """The argument `conditions` contains the conditions that each call checks. Rewrites of the graph can assume
+        that these conditions hold.
         """
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}

@@ -29,10 +29,11 @@ for one new element ("Note on a method for calculating corrected sums of squares
 LeVeque published the formula of `Shift` for a block of new elements ("Updating formulae and a pairwise algorithm for
 computing sample variances", 1979).
 
-The function `transport` refuses a sum of where(p, F, 0), in which p is a condition. Example: for a row X that contains
-only -inf, F = exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor
-exp(old max - new max) does not depend on p, so the product with the factor is wrong for some p. The function
-`transport` also refuses a sum of (x - mean(x)) ** 3, because its correction needs the sum of (x - mean(x)) ** 2 too.
+The function `transport` raises `Refused` for a sum of where(p, F, 0), in which p is a condition. Example: for a row X
+that contains only -inf, F = exp(X - max(X)) is nan. For this row X, the sum of where(p, F, 0) is nan if p holds for an
+element, and 0 otherwise. The factor exp(old max - new max) does not depend on p, so the product with the factor is
+wrong for some p. The function `transport` also refuses a sum of (x - mean(x)) ** 3, because its correction needs the
+sum of (x - mean(x)) ** 2 too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -94,8 +95,8 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. The correction multiplies the partial
-    sum by exp(h(old y) - h(new y)). A softmax sums exp(x - y), so its h(y) is y.
+    """Corrects a partial sum of exp(x - h(y)), where h(y) is an expression of the running maximum y, after y has grown.
+    The correction multiplies the partial sum by exp(h(old y) - h(new y)). A softmax sums exp(x - y), so its h(y) is y.
 
     The field `shifts` contains one expression h(y) for each factor exp(x - h(y)) of the summed expression.
     """

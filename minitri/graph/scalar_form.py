@@ -5,8 +5,8 @@ reads an element of the viewed array.
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
 The class `GraphTerms` takes the operand of a reduction and the reduced axes. It reads the operand as an expression for
-one element. The method `needs` lists the reductions inside the expression that reduce the same axes. Reductions over
-the same axes can often be computed together in one loop (online reductions). The file
+one element. The method `needs` lists the inner reductions that run over the same axes as the outer reduction.
+Reductions over the same axes can often be computed together in one loop (online reductions). The file
 minitri/graph/partial_sum_correction.py decides from the expression whether one loop can compute the reductions
 together. An `Element` represents one subexpression of the operand: a graph node, and the index of one element of this
 node. The function `build` turns an expression into graph nodes.

@@ -6,9 +6,10 @@
 
 The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
 `inside`, and the sums of the matrix product are multiplied by `outside`. Usually `inside` is 1 and `outside` is s, so
-only the sums are scaled. If s is inf or nan, or if a weight times s could overflow f16, `outside` is 1 and `inside` is
-s. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less electrical
-power for small whole numbers, so a chip that runs at its power limit computes faster.
+only the sums are scaled. If s is inf or nan, only the weights are scaled: `inside` is s and `outside` is 1. The same
+holds if a weight times s could overflow f16. Weights without a scale are whole numbers that f16 represents without
+rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at its power limit
+computes faster.
 
 The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor of the product,
 and the scale for the sums of the product. It changes only products of f16 arrays. A bf16 number x can be so large that
@@ -65,8 +66,9 @@ def find(node: Contract) -> Scale | None:
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Takes the scale out of the second factor of a matrix product. Returns the new second factor, and the scale by
-    which the product must be multiplied. In columns where a weight times its scale could overflow f16, the weights keep
-    the scale, and the returned scale is 1. If the second factor has no scale, the returned scale is None.
+    which the product must be multiplied. If the product of a weight and its scale could overflow f16, the weights of
+    this column keep the scale. The returned scale of this column is then 1. If the second factor has no scale, the
+    returned scale is None.
     """
     found = find(node)
     if found is None:

@@ -1,10 +1,10 @@
 """Lists the targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target
 has.
 
-The method `Target.parse` takes the name of a target, in capital or small letters. It returns a `Target`. A name is
-`interpreter`, an architecture such as `cuda:90`, or a GPU such as `a100`. The file chips.toml has the names of GPUs.
-The property `of_triton` gives the target as Triton's `GPUTarget`. The error `StageUnavailable` is raised for a stage,
-such as machine code, that this machine or target cannot make.
+The method `Target.parse` takes the name of a target, in capital or small letters. It returns a `Target`. A target's
+name is `interpreter`, an architecture such as `cuda:90`, or a GPU such as `a100`. The file chips.toml has the names of
+GPUs. The property `of_triton` gives the target as Triton's `GPUTarget`. The error `StageUnavailable` is raised for a
+stage, such as machine code, that this machine or target cannot make.
 """
 
 from __future__ import annotations

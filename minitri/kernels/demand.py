@@ -295,9 +295,9 @@ class Indexing:
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
         """Replaces the symbols `d0`, `d1`, … in the index expressions `exprs` by the entries of `index`.
 
-        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. In the index
-        expressions of a gather, a symbol such as `@0` stands for an index that is read from an array. The argument
-        `picks` maps each symbol such as `@0` to its replacement.
+        Example: for the index `[i, j + 1]`, the function replaces `[d1, d0]` by `[j + 1, i]`. In the index expressions
+        of a gather, a symbol such as `@0` stands for an index that is read from an array. The argument `picks` maps
+        each symbol such as `@0` to its replacement.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
@@ -318,8 +318,8 @@ class Indexing:
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
         """Finds the operands of a concat that can contain one element of the concat's result. Each operand is returned
-        with the index of the element in this operand. Guards (conditions) test whether the operand contains the
-        element.
+        with the index of the element in this operand. Each operand also comes with guards: conditions that test whether
+        the operand contains the element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO

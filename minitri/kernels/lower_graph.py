@@ -106,8 +106,8 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel stores each copy in
-    memory.
+    """Returns the graph in which each view, gather or concat in `values` is copied. Each copy is a node that a kernel
+    stores in memory.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:

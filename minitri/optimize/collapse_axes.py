@@ -21,8 +21,8 @@ number of instructions for each element. Merging the last two axes saves instruc
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
-Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory. If the axis r
-has 16384 indices, a store to `out[16384*i + r]` becomes a store to `out[i, r]`.
+The pass first simplifies indices: for rows of 8 elements without gaps between the rows, `x[r//8, r%8]` becomes `x[r]`.
+If the axis r has 16384 indices, a store to `out[16384*i + r]` becomes a store to `out[i, r]`.
 """
 
 from dataclasses import replace

@@ -163,8 +163,8 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
 def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a result that is stored at `index`, in the order of their strides, the largest stride first.
 
-    Each load that has all axes of the result votes for its own order. The order with the most votes wins. A load has
-    one vote for each byte of an element: a load of f32 elements has 4 votes.
+    Each load with all axes of the result votes for the memory order of the loaded array. The order with the most votes
+    wins. A load has one vote for each byte of an element: a load of f32 elements has 4 votes.
     """
     place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
     own = tuple(k for k, d in enumerate(index) if d != 0)

@@ -15,13 +15,13 @@ results of the program. After fusion, all slices of a result lie in one array ag
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
 
-The function `with_slices` takes a graph and its plan (list of kernels) without slices. It returns a plan that stores
-results in slices. It returns the plan without slices if slices would increase a cost, such as the memory traffic. One
-kernel must store all slices of a result.
+The function `with_slices` takes a graph, and a plan (list of kernels) that stores each result as a whole. It returns a
+plan that stores results in slices. It returns the plan without slices if slices would increase a cost, such as the
+memory traffic. One kernel must store all slices of a result.
 
 A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
-registers. A result is not divided if it is not row-major in memory. Slices of fewer than `SECTOR` contiguous bytes are
-used only if they reduce the memory traffic.
+registers. A result is stored in slices only if the result is row-major in memory. Slices of fewer than `SECTOR`
+contiguous bytes are used only if they reduce the memory traffic.
 """
 
 from collections import defaultdict

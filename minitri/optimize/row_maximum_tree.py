@@ -7,9 +7,9 @@ thread one after another, so each comparison waits for the previous comparison. 
 can compare the elements of several parts at the same time.
 
 The maximum of each row of a product gets the hint `in_parts` if the product has at least COLUMNS (128) columns. A
-maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product from one
-iteration to the next, CARRIED_COLUMNS (32) columns are enough for the hint. If a loop carries a product and compares
-the elements of a row one after another, NVIDIA's assembler makes the tensor cores wait for each instruction.
+maximum is computed in parts (`in_parts`) only if each warp computes complete rows. If a loop carries the product from
+one iteration to the next, CARRIED_COLUMNS (32) columns are enough for the hint. If a loop carries a product and
+compares the elements of a row one after another, NVIDIA's assembler makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

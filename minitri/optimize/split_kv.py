@@ -123,8 +123,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in parts. The argument `cut` is the maximum that the first factor uses. The
-        product gets the same parts as this maximum.
+        """Returns a node that computes the product in parts. The argument `cut` is the maximum that the first factor
+        uses. The product gets the same parts as this maximum.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)

@@ -214,8 +214,8 @@ def _fills(length: int) -> bool:
 def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int, set[int]]:
     """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
-    If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
-    returned set of axes can be empty.
+    If the operand is computed from several arrays and products, the returned axes belong to the largest array or
+    product. The returned set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan):

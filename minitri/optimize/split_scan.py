@@ -17,8 +17,8 @@ scan-then-propagate method is from Merrill and Garland, "Single-pass Parallel Pr
 for each other. Triton does not guarantee that all programs of a grid run at the same time, so programs that wait for
 each other could wait forever.
 
-The order of additions depends on the sizes alone, so each run gives the same result. Scans of unknown sizes are not
-split.
+The order of additions depends on the sizes alone, so each run gives the same result. A scan is not split if its sizes
+are unknown.
 """
 
 import math

@@ -7,9 +7,8 @@
 The one idea: if every index is inside its axis, a kernel only accesses elements inside its arrays. A test is needed
 along an axis whose extent is no multiple of the block size. If the block size does not divide the extent, the last
 block has elements past the end of the axis (an *overhang*). Triton requires that the number of elements of a tile is a
-power of two. If the block size is no power of two, a tile has more elements than its block. The elements of a tile
-outside its block need a test. A load for a gather or a concat needs a test of each of its guards (conditions for
-reading an element).
+power of two. For example, a block of 5 elements lies in a tile of 8 elements. The elements of a tile outside its block
+need a test. A load for a gather or a concat needs a test of each of its guards (conditions for reading an element).
 
 Elements past the end of a reduced axis must not change the reduction. The neutral element of the reduction, such as 0
 for a sum, therefore replaces each element past the end.

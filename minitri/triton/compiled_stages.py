@@ -124,7 +124,7 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
 
 
 def stage_text(texts: Mapping[str, str], stage: str) -> str:
-    """Returns the text of one stage of all kernels, from the text of each kernel.
+    """Returns one text for a stage: the texts of all kernels, one after another.
 
     A comment with the kernel's name comes before the text of each kernel.
     """

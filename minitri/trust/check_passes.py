@@ -9,7 +9,7 @@ The pass of the first failing row is wrong, because the results before this pass
 `cuda`: code for a GPU, which numpy and Triton's interpreter run. Reports call this variant "cuda:90 on CPU".
 `cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
 `cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.
-`gpu`: the GPU itself, if there is one.
+`gpu`: code that runs on this machine's GPU, if this machine has a GPU.
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
 element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius (largest accepted
@@ -202,8 +202,8 @@ def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
 
 
 def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
-    """Compares every output. Returns the result of `compare` for the output with the largest error relative to its
-    bound.
+    """Compares every output. Returns the result of `compare` for the worst output: the output with the largest quotient
+    of error and error bound.
     """
     if len(results) != len(wanted):
         return False, np.inf, 0.0, f"{len(results)} results, not {len(wanted)}"

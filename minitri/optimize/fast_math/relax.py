@@ -30,7 +30,7 @@ The rule `power_of_two` rewrites exp(x - h) to a power of two, if h is one value
 
 The hardware has an instruction for `2**x` but not for exp(x). On a GPU, exp(x) needs one more multiplication than
 `2**x`, and three more multiplications if denormal results must be exact. A softmax does not need exact denormal
-results, because they are too small to change the sum of a row. If the operand of exp is already multiplied by a
+results, because denormals are too small to change the sum of a row. If the operand of exp is already multiplied by a
 constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c
 times the maximum of x, because rounding is monotone.
 
@@ -168,7 +168,7 @@ def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
 
 
 def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites 1 + tanh(x) to 2 * sigmoid(2 * x), which needs no special case near zero."""
+    """Rewrites 1 + tanh(x) to 2 * sigmoid(2 * x). Unlike tanh, sigmoid needs no special case near zero."""
     match op:
         case Compute(op="add", args=(one, Compute(op="tanh") as tanh) | (Compute(op="tanh") as tanh, one)):
             if not is_one(one):
@@ -231,9 +231,8 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. A value that
-    a loop of a tile program carries is treated as a reduction of the row, because loops carry the results of
-    reductions.
+    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. Loops carry
+    the results of reductions, so each carried value counts as a reduction of the row.
 
     For example, a softmax subtracts the maximum h of a row from each element, and adds up the terms `exp(x - h)`.
     Denormal terms are too small to matter among the other terms of a row.

@@ -75,7 +75,7 @@ class Tile(NamedTuple):
         return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """Returns the tile with as many of its `stages` (loaded blocks) as fit into `shared` bytes of memory."""
+        """Returns the tile with the most `stages` for which the loaded blocks fit into `shared` bytes."""
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 

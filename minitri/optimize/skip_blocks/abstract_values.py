@@ -68,7 +68,7 @@ class Value(Record):
 
 
 def constant(x: Any, dtype: DType) -> Value:
-    """Returns the `Value` that is certainly the number x."""
+    """Returns a `Value` that can only be the number x."""
     x = np.asarray(x, dtype.numpy).item()
     return Value(frozenset((_kind(x, dtype),)), ("constant", str(x)), (x,))
 
