@@ -82,8 +82,8 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
 
 
 def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]) -> dict[str, Array]:
-    """Reads the files that the options `--input` name. Returns a dict from the name of each parameter with a file to
-    the array in the file.
+    """Reads the files that the options `--input` name. Returns a dict from the names of parameters to the arrays that
+    were read.
 
     The shapes of the arrays give the sizes of dimensions, and the function adds these sizes to `sizes`. Raises
     InputError if two arrays give one dimension different sizes.

@@ -95,8 +95,9 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """Corrects a partial sum of exp(x - h(y)), where h(y) is an expression of the running maximum y, after y has grown.
-    The correction multiplies the partial sum by exp(h(old y) - h(new y)). A softmax sums exp(x - y), so its h(y) is y.
+    """Corrects a partial sum of exp(x - h(y)) after the running maximum y has grown. Here h(y) is an expression that
+    contains y. The correction multiplies the partial sum by exp(h(old y) - h(new y)). A softmax sums exp(x - y), so its
+    h(y) is y.
 
     The field `shifts` contains one expression h(y) for each factor exp(x - h(y)) of the summed expression.
     """

@@ -66,9 +66,8 @@ def find(node: Contract) -> Scale | None:
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Takes the scale out of the second factor of a matrix product. Returns the new second factor, and the scale by
-    which the product must be multiplied. If the product of a weight and its scale could overflow f16, the weights of
-    this column keep the scale. The returned scale of this column is then 1. If the second factor has no scale, the
-    returned scale is None.
+    which the product must be multiplied. If a weight times its scale could overflow f16, all weights in its column keep
+    the scale. The returned scale of such a column is 1. If the second factor has no scale, the returned scale is None.
     """
     found = find(node)
     if found is None:

@@ -99,7 +99,7 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Returns the expressions in `conditions` that are perhaps negative at some index. An item is left out if it is
+        """Returns the expressions in `conditions` that could be negative at some index. An item is left out if it is
         proven to be >= 0 at every index.
         """
         for c in conditions:

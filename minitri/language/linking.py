@@ -49,7 +49,7 @@ class Definition(Record, eq=False):
     """A function, and the scope in which linking looks up the function's free variables.
 
     `reader`: a function that takes the name of a free variable. The `reader` returns another function, which looks up
-        the current value of the variable. For a function in the text of a program, it returns None.
+        the current value of the variable. For a function in the text of a program, the `reader` returns None.
     `siblings`: the definitions of all functions in the same text, by name.
     `defaults`: the default values of a Python function's parameters, by name.
     """

@@ -223,9 +223,9 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves the inequality `condition >= 0` for the index of one axis. For example, `n - 3 - i >= 0` becomes `i < n -
-    2`, where the index i is alone on one side. The bound of the index, such as `n - 2`, contains no loaded value and no
-    index of an axis in `lanes` (axes with several elements).
+    """Solves the inequality `condition >= 0` for one index. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where
+    the index i is alone on one side. The bound of the index, such as `n - 2`, contains no loaded value and no index of
+    an axis in `lanes` (axes with several elements).
 
     From a bounds check such as `i < n - 2`, Triton finds out how many neighbouring elements pass or fail together.
     """
