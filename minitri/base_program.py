@@ -1,9 +1,8 @@
 """Compiles a minitri program to its stages, for the arrays or sizes of a call, but runs no kernel.
 
-The class `BaseProgram` takes a module, and the name of the function in the module that is compiled. The method
-`context` returns the `Context` of a call, which has everything that decides what is compiled. The method `compilation`
-takes a `Context` and returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets
-share one graph.
+The class `BaseProgram` takes a module, and the name of the function to compile. The method `context` returns the
+`Context` of a call, which has everything that decides what is compiled. The method `compilation` takes a `Context` and
+returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets share one graph.
 
 The file runtime/variants.py runs kernels. The file program.py has the methods that users call. Modules that run,
 measure and check programs must not import program.py, because program.py imports these modules. Modules that program.py
@@ -128,8 +127,8 @@ class BaseProgram:
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
         """Returns the compilation context of a call: all settings and facts that determine the compiled code.
 
-        `known`: if true, sizes and strides are constants in the kernels. If false, the kernels work for any sizes and
-            strides.
+        `known`: if true, sizes and strides are constants in the kernels. If `known` is false, the kernels work for any
+            sizes and strides.
         `wide`: if true, memory offsets have 64 bits, even if 32 bits are enough.
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())

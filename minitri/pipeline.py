@@ -201,8 +201,8 @@ plan_pass = partial(Pass, verify=verify_plan, text=format_plan)
 
 
 def tile_pass(*row: Any, masked: bool = False) -> Pass:
-    """Returns a pass that makes tile programs. If `masked` is true, the verifier also checks the mask of each load and
-    store in the programs that the pass makes.
+    """Returns the `Pass` object for a pass whose results are tile programs. If `masked` is true, the verifier also
+    checks the mask of each load and store in the programs that the pass makes.
     """
     return Pass(*row, verify=partial(verify_tiles, masked=masked), text=format_programs)
 

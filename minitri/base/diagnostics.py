@@ -1,8 +1,8 @@
 """Defines error codes, and formats error messages that point at the source with carets.
 
-If a part of the compiler finds a mistake in a program, it raises the exception `CompileError`. A `CompileError` has the
-range of the source text (span) with the mistake. For example, the text `str(error)` shows the line with the mistake and
-proposes a correction:
+If the compiler finds a mistake in a program, it raises a `CompileError`. A `CompileError` has the range of the source
+text (span) with the mistake. For example, the text `str(error)` shows the line with the mistake and proposes a
+correction:
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12

@@ -233,9 +233,9 @@ class Dim:
         """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
         (i, -1, N).
 
-        The result (s, 1, bound) means `s >= bound`, and the result (s, -1, bound) means `s < bound`. Symbols for which
-        `varies` returns True are tried first. The returned bound contains only symbols s for which `varies(s)` is
-        false. Returns None if no symbol of the condition can be isolated.
+        The second item of the result is 1 for `s >= bound`, and -1 for `s < bound`. Symbols for which `varies` returns
+        True are tried first. The returned bound contains only symbols s for which `varies(s)` is false. Returns None if
+        no symbol of the condition can be isolated.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):

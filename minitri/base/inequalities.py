@@ -6,8 +6,8 @@
 
 A fact is an expression that is known to be >= 0, with a reason. The goal is an expression, and a proof shows that the
 goal is >= 0. The function `prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one
-idea: a proof is an equation that writes a multiple of the goal as a sum of facts with factors >= 0. The left side of
-the equation is scale * goal + room. Here `scale` is a positive integer, and `room` is an integer from 0 to scale - 1.
+idea: a proof is an equation between the goal and a sum of facts, each multiplied by a factor >= 0. The left side of the
+equation is scale * goal + room. Here `scale` is a positive integer, and `room` is an integer from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
@@ -15,10 +15,10 @@ Each product on the right side is >= 0, so scale * goal + room is >= 0 too. If s
 scale, then the goal is greater than -1. A goal is an integer, so a goal greater than -1 is >= 0.
 
 Both sides of a proof's equation are polynomials. Two polynomials are equal if each product of symbols (monomial) has
-the same coefficient in both. To find a proof, the search writes a linear equation for each monomial. The unknown
-numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight. The
-simplex algorithm (simplex.py) solves the linear equations. The tests check a proof by comparing the two sides of its
-equation, without using the code that finds proofs (tests/test_proofs.py).
+the same coefficient in both. To find a proof, the search writes one linear equation for each monomial, such as N*i. The
+unknown numbers of the linear equations are the weights of the facts: a proof adds facts, each multiplied by its weight.
+The simplex algorithm (simplex.py) solves the linear equations. The tests check a proof by comparing the two sides of
+its equation, without using the code that finds proofs (tests/test_proofs.py).
 
 Three steps prepare the search for a proof. Each maximum and minimum in the goal and in the facts is split into two
 cases. The facts that the caller gives are extended by facts that define quotients and remainders, such as 4*(i//4) <=

@@ -25,9 +25,9 @@ Ranges = Mapping[Symbol, Range]
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
     """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims that contain only sizes.
 
-    All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
-    is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign of the axis's coefficient is
-    unknown. The argument `positive` contains the sizes that are assumed to be >= 1.
+    Every occurrence of an axis is replaced by the same number, the first or the last index. For example, the largest
+    value of i*N + i for 0 <= i < M is (M - 1)*N + M - 1. Returns None if `d` is not linear in an axis, or if the sign
+    of the axis's coefficient is unknown. The argument `positive` contains the sizes that are assumed to be >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d
@@ -141,8 +141,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 
 def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
-    """Returns the factor of each symbol in the index `d`, if the index takes each value from 0 to `whole` - 1 exactly
-    once. Returns an empty dict if `d` repeats or skips one of the values from 0 to `whole` - 1.
+    """If the index `d` takes each value from 0 to `whole` - 1 exactly once, returns the factor of each symbol in `d`.
+    Returns an empty dict if `d` repeats or skips one of the values from 0 to `whole` - 1.
 
     Example: if d0 has 4 values and d1 has 32 values, the index `32*d0 + d1` takes each value from 0 to 127 exactly
     once. The result is {d1: 1, d0: 32}, because d1 has the factor 1 and d0 has the factor 32.

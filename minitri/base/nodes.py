@@ -70,9 +70,7 @@ class KeywordNodeClass(NodeClass):
 
 @cache
 def node_fields(cls: type) -> tuple[str, ...]:
-    """Returns the names of the fields that hold nodes. A field of the type `tuple[Expr, ...]`, for example, holds
-    nodes.
-    """
+    """Returns the names of the fields that hold nodes. For example, a `tuple[Expr, ...]` field holds nodes."""
     types = get_type_hints(cls)
     return tuple(f.name for f in fields(cls) if _has_nodes(types[f.name]))
 

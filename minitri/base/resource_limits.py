@@ -55,7 +55,7 @@ def current() -> Limits:
 
 
 def limits(**changed: float) -> AbstractContextManager[Limits]:
-    """Sets some limits inside the `with` block. All limits that the call does not name stay the same.
+    """Sets some limits inside the `with` block. All other limits stay the same.
 
     Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
     """

@@ -4,10 +4,10 @@
 
 The function `combine` takes a list of polynomials, the columns, and another polynomial, the target. Each polynomial is
 a map from monomials, such as x*y, to coefficients. `combine` returns a weight >= 0 for each polynomial of the list, so
-that the weighted sum equals the target. It returns None if no weights have this sum. The one idea: for each monomial,
-an artificial variable is the difference between its coefficients in the target and in the weighted sum. The simplex
-algorithm starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In each
-step, the simplex algorithm looks for a column that brings the weighted sum closer to the target. It increases the
+that the weighted sum equals the target. `combine` returns None if no weights produce the target. The one idea: for each
+monomial, an artificial variable is the difference between its coefficients in the target and in the weighted sum. The
+simplex algorithm starts with all weights equal to 0, and changes the weights until all artificial variables are 0. In
+each step, the simplex algorithm looks for a column that brings the weighted sum closer to the target. It increases the
 weight of the first such column. The rule to take the first possible column (Bland's rule) guarantees that the simplex
 algorithm ends.
 """
@@ -22,8 +22,8 @@ ALMOST = Fraction(999_999, 1_000_000)  # a constant just below 1, which may be a
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
     """Writes the polynomial `goal` as a constant >= 0 plus a sum of polynomials in `columns`, each multiplied by a
-    weight > 0. If the function finds no weights for `goal`, it tries `goal` + 0.999999 instead. An integer goal is >= 0
-    if goal + 0.999999 is >= 0.
+    weight > 0. If the function finds no weights for `goal`, it tries `goal` + 0.999999 instead. If `goal` + 0.999999 is
+    not negative, the integer `goal` is not negative either.
 
     Returns a dict from positions in `columns` to the weights of the polynomials at these positions. Returns None if the
     function finds no weights.

@@ -20,8 +20,9 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Returns at most three known names that are spelt most like `name`, the best first.
 
     A known name is similar if a single typing error changes this known name into `name`. If `name` has six letters or
-    more, two typing errors are allowed. For a name of one letter, only a change of case is accepted. If `name` has at
-    least four letters, all known names that begin with `name` are similar too: `softmax` is similar to `softm`.
+    more, two typing errors are allowed. A name of one letter is similar only to the same letter in the other case, as
+    `n` is similar to `N`. If `name` has at least four letters, all known names that begin with `name` are similar too:
+    `softmax` is similar to `softm`.
     """
     name = name[:LONGEST]
     limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0

@@ -7,8 +7,8 @@ The function `largest` returns the maximum of two symbolic integers (`Dim`s), an
 proof shows which of the two `Dim`s is larger for all sizes, the result is one of these `Dim`s. If no proof shows which
 `Dim` is larger, the result is a new `Dim` with the single term `max(…)` or `min(…)`.
 
-The function `tidy` rewrites a size that contains maxima and minima in a canonical form. For example, `tidy` shortens
-two sizes of slices:
+The function `tidy` rewrites a size that contains maxima and minima in a canonical form. For example, `tidy` simplifies
+two expressions of the size N:
 
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)

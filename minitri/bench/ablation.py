@@ -59,7 +59,7 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
 
 
 class Cell(Record):
-    """One case without one optimisation, compared with the same case with all optimisations.
+    """The effect of one optimisation on one benchmark case.
 
     `time`, `memory`, `first`: the value without the optimisation divided by the value with all optimisations. 0.0 if
         not measured.
@@ -76,7 +76,7 @@ class Cell(Record):
 
     @property
     def best(self) -> float:
-        """The largest of the three ratios of this cell (`time`, `memory` and `first`).
+        """The largest of the three ratios `time`, `memory` and `first`.
 
         `best` is inf if the version without the optimisation fails or gives a wrong result.
         """
@@ -141,7 +141,8 @@ def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:
-    """Returns the versions of a case, by name: one with all optimisations, and one without each optimisation.
+    """Returns a dict of compiled versions of a case. One version has all optimisations, and each other version lacks
+    one optimisation.
 
     An optimisation is skipped if leaving it out does not change the generated code.
     """

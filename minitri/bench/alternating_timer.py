@@ -90,7 +90,7 @@ class _Peer:
         self.failed: Exception | None = None
 
     def find_spins(self) -> None:
-        """Finds the number of spins before each call: the spins must last until the host has queued the call."""
+        """Finds how many spins keep the GPU busy until the host has queued the call."""
         whole, host = _call_seconds(self.calls)
         computing = 3 * (whole - host)  # how long the GPU still runs when the host has queued three calls
         self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)

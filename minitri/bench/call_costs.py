@@ -144,7 +144,7 @@ def empty_caches() -> Iterator[str]:
 
 
 def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
-    """Returns the result of a function in a new Python process, which has done nothing else."""
+    """Runs a function in a new Python process, and returns the result of the function."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # a process with a GPU must not fork
         return pool.submit(function, *arguments).result()
 

@@ -263,8 +263,7 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
 
 
 def shrunk(case: Case) -> Case:
-    """Returns the case with small sizes, such as 129 in place of 16384. If two sizes of the case are equal, the two
-    small sizes are equal too.
+    """Returns the case with small sizes, such as 129 in place of 16384. Two equal sizes get the same small size.
 
     Random integers that are not negative become smaller too, because they can be indices into an array.
     """

@@ -13,7 +13,7 @@ text of the program.
 The file random_programs.toml lists statements with placeholders, such as `gelu({x})`. The class `EverydayWriter`
 chooses statements at random, and replaces placeholders such as {x} by names of values
 (minitri/testing/statement_writer.py). `EverydayWriter` runs each statement on torch's meta device, whose tensors have a
-shape but no data. A statement stays in the program if it runs on the meta device and if no array is too large.
+shape but no data. A statement is dropped if torch raises an error or if an array is too large.
 
 The package minitri/testing makes the small random programs with awkward values that the command `minitri fuzz` checks.
 """
@@ -76,7 +76,7 @@ class RandomProgram(NamedTuple):
         return Case(self.name, self.text, inputs, twin, flops=_flops(twin, inputs), kind=", ".join(self.classes))
 
     def parts(self, length: int) -> Iterator[RandomProgram]:
-        """Yields every part of the program that consists of `length` consecutive statements.
+        """Yields all parts of the program: each part has `length` consecutive statements.
 
         A value that the part reads, but does not compute, becomes a parameter of the part.
         """
@@ -172,8 +172,8 @@ class EverydayWriter(StatementWriter):
     def array(self, role: str, shape: Shape, depth: int = 1) -> str:
         """Adds a new parameter to the program and returns the name of the parameter.
 
-        If the array is a factor of a matrix product that sums `depth` terms, its elements are about depth**-0.5, so
-        that the sums of the product are about 1.
+        For a factor of a matrix product, `depth` is the number of terms in each sum. The elements of the factor are
+        about depth**-0.5, so that the sums are about 1.
         """
         if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise DoesNotFit

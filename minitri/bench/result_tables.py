@@ -1,8 +1,8 @@
 """Tables of measurements: times, errors, memory, means, and the distribution of speedups over many random programs.
 
-A `Row` has the measurements of one case or random program. The function `report` returns the tables about several
-`Row`s as text. The function `distribution` returns the report about random programs as text. The function `as_dict`
-makes a dictionary for JSON from a `Row`.
+A `Row` has the measurements of one benchmark case, or of one random program. The function `report` returns the tables
+about several `Row`s as text. The function `distribution` returns the report about random programs as text. The function
+`as_dict` makes a dictionary for JSON from a `Row`.
 
 The ratio of a random program is the time of torch divided by the time of minitri. If the ratio of a random program is
 above 1, minitri is faster than torch. The time of torch is the shorter time of eager torch and torch.compile. The
@@ -52,7 +52,7 @@ class Row:
     `floor`: the seconds that a memory copy takes if it moves as many bytes as the case.
     `copy_bytes_per_second`: the rate of a memory copy that was timed together with the implementations.
     `peak`: the bytes of memory that a call of minitri's program allocates.
-    `planned`: the bytes of all outputs and temporaries of a call of minitri's program.
+    `planned`: the number of bytes in all outputs and temporaries of minitri's program.
     `predicted`: the seconds that the cost model predicts (minitri/hardware/roofline.py).
     `tuning`: the seconds that were spent on measuring schedules.
     `work`: for each stage of the compiler, the predicted numbers of bytes and operations.

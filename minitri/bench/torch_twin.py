@@ -10,8 +10,8 @@ the Python function are the reference for all implementations. For f64 arrays, t
 conversion to another float dtype by a conversion to f64. The reference is therefore not rounded. The one idea: most
 functions of the language have the same name in torch. The tables `NAMES` and `FUNCTIONS` list the exceptions.
 
-The function `torch_twin` supports all functions that programs of the benchmark use, but not the whole language. It does
-not support calls of other functions of the same module.
+The function `torch_twin` supports all functions that programs of the benchmark use, but not the whole language.
+`torch_twin` supports no program whose functions call each other.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Arrays for a program, made from the options of a command line.
+"""Makes the arrays for a program from the options of a command line.
 
 The function `make_inputs` takes the syntax tree of a function, and the options `--input x=...` and `-D M=...`. It
 returns one array or number for each parameter of the function, and the sizes of all dimensions. The value of the option
@@ -82,11 +82,11 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
 
 
 def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]) -> dict[str, Array]:
-    """Reads the files that the options `--input` name. Returns a dict that maps the name of a parameter to the array in
-    its file.
+    """Reads the files that the options `--input` name. Returns a dict from the names of parameters to the arrays that
+    were read.
 
-    The sizes that follow from the shapes of the arrays in the files are added to `sizes`. Raises InputError if two
-    arrays have different sizes for the same dimension.
+    The shapes of the arrays give the sizes of dimensions, and the function adds these sizes to `sizes`. Raises
+    InputError if two arrays have different sizes for the same dimension.
     """
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, Array] = {}
@@ -119,7 +119,8 @@ def missing_sizes(
 
 
 def parse_size(text: str) -> tuple[str, Size]:
-    """Reads a size from a text such as `M=4096`. For the pack `*B`, the text `B=8,16` gives the sizes of two axes.
+    """Reads a size from a text such as `M=4096`. The name `*B` stands for any number of axes: the text `B=8,16` gives
+    the sizes of two axes.
 
     The text `B=` stands for a pack without axes.
     """

@@ -130,8 +130,8 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
             tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar
 
     If `total` is None, the bar shows only that the command is still running. Code in the `with` block must not print,
-    because printing would damage the bar. If standard error is not a terminal, lines of text report the progress from
-    time to time, and no bar is shown.
+    because printed text would damage the progress bar. If standard error is not a terminal, lines of text report the
+    progress from time to time, and no bar is shown.
     """
     if not _drawable(err=True):
         yield _plain_progress(title, total)

@@ -40,8 +40,8 @@ class Example(Record):
     `text`: the text of the program: an expression, a module, or the stage that `reads` names.
     `types`: the types of an expression's parameters. If the type of a parameter is None, the call's argument decides
         the type.
-    `call`: the types of the arguments of a call. None if the program is not called. "f32[3]" stands for an array of
-        zeros, and "list" for a list of numbers.
+    `call`: the types of the arguments of a call. If `call` is None, the program is not called. The type "f32[3]" stands
+        for an array of zeros, and "list" stands for a list of numbers.
     `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The example reads the stage
         `stage` of the lowered program.
     `options`: the keyword arguments of the program's `Options`.
@@ -164,7 +164,7 @@ def as_text(code: str, page: Page) -> str:
 def python_names(code: str, quote: str) -> str:
     """Returns a sentence that lists the built-in exception classes of an error, such as ValueError.
 
-    Returns "" if the error is an instance of no built-in exception of Python.
+    Returns "" if no built-in exception of Python is a base class of the error.
     """
     names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
     return f"In Python it is {listed(names)} too." if names else ""

@@ -15,8 +15,8 @@ the call.
 On Blackwell GPUs, matrix products are computed in tensor memory. The instructions that allocate and free tensor memory
 have no source line. The module treats tensor memory like a register called `TENSOR`: an allocation defines `TENSOR`,
 and an access uses `TENSOR`. In triton_provenance.py, an instruction without a source line gets the graph nodes of the
-instructions that use its result. Because of the name `TENSOR`, an allocation of tensor memory gets the graph nodes of
-all matrix products that use tensor memory.
+instructions that use its result. Therefore an instruction that allocates tensor memory gets the graph nodes of all
+matrix products in tensor memory.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -44,7 +44,7 @@ class Row(NamedTuple):
     """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
     and uses.
 
-    `lines`: line numbers in the generated Triton source, counted from 1. The operation comes from these lines.
+    `lines`: the line numbers of the operation in the generated Triton source, counted from 1.
     `defines`, `uses`: the names of the values or registers that the operation defines and uses.
     """
 

@@ -11,7 +11,7 @@
     mark      = {label, spans}                              spans: [source, start, end]
 
 A mark on a line of text is the index of a graph node. A line that was compiled from several graph nodes has several
-marks (provenance.py). The page highlights everything that shares a mark (the number of a graph node) with the text
+marks (provenance.py). The page highlights each text that has a mark (number of a graph node) in common with the text
 under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. The
 file page.py makes the HTML file.
 

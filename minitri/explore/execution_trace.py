@@ -59,7 +59,7 @@ Runs = list[dict[str, Any] | None]  # the steps of each grid program
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
-    """Returns the data of a run on small arrays.
+    """Runs the compiled program on small arrays, and returns the data that the explorer shows about the run.
 
     Returns None if a constant size in the program, as in `f32[100000]`, is too large or 0.
     """
@@ -260,8 +260,8 @@ def buffers(plan: Plan) -> list[Buffer]:
 def inputs(compiled: Compilation) -> dict[str, Any]:
     """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
 
-    Integer inputs count again from 0 before they reach the size of the shortest axis of all inputs. So each element of
-    an integer input is a valid index.
+    Integer inputs count again from 0 before they reach the size of the shortest axis of all inputs. Every element of an
+    integer input is therefore a valid index along every axis.
     """
     context, inputs = compiled.context, compiled.plan.inputs
     least = min((n for b in inputs for n in b.layout(context.sizes)[0]), default=1)

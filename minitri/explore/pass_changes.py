@@ -51,7 +51,7 @@ from minitri.triton.source import module_text
 class Step(NamedTuple):
     """A pass that ran, with the rules that it applied.
 
-    `group`: the text "minitri" for a pass of minitri. For a pass of Triton, a text with the kernel's name, such as
+    `group`: the text "minitri" for a pass of minitri. For a pass of Triton, the text also names the kernel, as in
         "triton k0".
     `about`: one sentence that says what the pass does. For a pass of Triton, the options of the pass.
     `where`: the file and line of a pass of minitri, such as `minitri/optimize/simplify.py:43`.

@@ -41,7 +41,7 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 
 class Origin(NamedTuple):
-    """The graph nodes that a line comes from, and what the line does for these nodes. The field `how` has one of four
+    """The graph nodes from which a line of code comes, and the role of the line. The field `how` has one of four
     values:
 
     "own": the line computes a part of these graph nodes.
@@ -80,8 +80,9 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
     the graph nodes of the lines that use this definition. The function visits the lines twice, from the last line to
     the first, because a loop carries values from one iteration to the next.
 
-    The set `kept` has names that several lines define: variables that a loop updates, and `TENSOR` (tensor memory). If
-    a line uses a name in `kept`, all earlier lines that define the name get the graph nodes of the line.
+    Each name in the set `kept` is defined by more than one line. The names are the variables that a loop updates, and
+    `TENSOR`, which stands for tensor memory. If a line uses a name in `kept`, the graph nodes of this line go to all
+    earlier lines that define the name.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(rows)

@@ -135,8 +135,8 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
     variants, relations = ((name,) if name else () for name in (first.variant, first.relation))
 
     def fails(other: RandomProgram) -> bool:
-        """Checks whether the program `other` fails in the same way as the original program. Only the comparison in
-        which the original program failed is repeated.
+        """Checks whether the program `other` fails in the same way as the original program. The function repeats only
+        the comparison that found the failure of the original program.
         """
         found = examined(Case(other, seed), variants, on=on, relations=relations).case
         return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
@@ -279,9 +279,10 @@ def _array(given: Any) -> Any:
 
 
 def answer(seed: int, on: str) -> dict[str, Any]:
-    """Returns the worker's answer for one seed. The answer contains the numbers of comparisons. If the seed's program
-    fails, the answer also has the kind and the description of the failure, and the text of the failure's file. If
-    `lost` is true in the answer, the worker can no longer use the GPU, and the parent process ends the worker.
+    """Returns the worker's answer for one seed. The answer has three counts of comparisons: `stages`, `pairs` and
+    `refused`. If the seed's program fails, the answer also has the kind and the description of the failure, and the
+    text of the failure's file. If `lost` is true in the answer, the worker can no longer use the GPU, and the parent
+    process ends the worker.
     """
     outcome = trial(seed, on)
     counts = {"stages": outcome.stages, "pairs": outcome.pairs, "refused": outcome.refused}

@@ -8,8 +8,8 @@ The function `correct` takes an error, the syntax node that caused the error, an
 a rule has a correction, `correct` adds an edit of the source text to the error. The help text of the error shows the
 edit. The one idea: the code that finds a mistake knows the values of the operands, and the syntax tree knows their
 source text. A rule computes the corrected text from the values and the source text. The rules of corrections.toml run
-only after an error, so they cost no time for correct programs. Each rule yields possible corrections (`Edit`s), the
-best first.
+only after an error, so they cost no time for correct programs. Each rule yields corrections (`Edit`s of the source
+text) in order, the best first.
 """
 
 import re

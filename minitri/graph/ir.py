@@ -81,7 +81,7 @@ class Input(_Node):
 
 
 class Const(_Node):
-    """A 0-d constant. The dtype of the node represents `value` exactly."""
+    """A 0-d constant. The number `value` needs no rounding in the dtype of the constant."""
 
     value: int | float | bool
 
@@ -261,7 +261,7 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 class Split(Record):
     """Records that a pass has split a reduction, scan or product into several shorter parts.
 
-    The command `minitri explain` shows the splits that passes have recorded.
+    The command `minitri explain` prints every recorded split.
     """
 
     node: Node  # the whole reduction, scan or product
@@ -316,7 +316,7 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
-    """Returns `value` as a Python number that `dtype` represents.
+    """Converts `value` to a Python bool, int or float, as `dtype` requires.
 
     If `dtype` is f32, a float is rounded to f32. An integer must fit the dtype.
     """
@@ -337,8 +337,8 @@ class Interner:
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """The argument `conditions` contains the conditions that each call checks, so rewrites of the graph can rely on
-        them.
+        """The argument `conditions` contains the conditions that each call checks. Rewrites of the graph can assume
+        that these conditions hold.
         """
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}

@@ -27,13 +27,13 @@ Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online no
 2018). The correction `Shift` updates a sum of products of deviations, as in a variance or a covariance. Welford
 published the formula of `Shift` for one new element ("Note on a method for calculating corrected sums of squares and
 products", 1962). Chan, Golub and LeVeque published how a block of new elements changes a variance ("Updating formulae
-and a pairwise algorithm for computing sample variances", 1979). The compiler derives the corrections `Rescale` and
-`Shift` from the structure of the summed expression.
+and a pairwise algorithm for computing sample variances", 1979).
 
-The function `transport` refuses a sum of where(p, F, 0), in which p is a condition. Example: for a row X that contains
-only -inf, F = exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor
-exp(old max - new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. The function
-`transport` also refuses a sum of (x - mean(x)) ** 3, because its correction needs the sum of (x - mean(x)) ** 2 too.
+The function `transport` raises `Refused` for a sum of where(p, F, 0), in which p is a condition. Example: for a row X
+that contains only -inf, F = exp(X - max(X)) is nan. For this row X, the sum of where(p, F, 0) is nan if p holds for an
+element, and 0 otherwise. The factor exp(old max - new max) does not depend on p, so the product with the factor is
+wrong for some p. The function `transport` also refuses a sum of (x - mean(x)) ** 3, because its correction needs the
+sum of (x - mean(x)) ** 2 too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -97,8 +97,9 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """Corrects a partial sum of exp(x - h(y)) when the running maximum y grows. For a growth of y from y1 to y2, the
-    correction factor of the partial sum is exp(h(y1) - h(y2)). For softmax, which sums exp(x - y), h(y) is y.
+    """Corrects a partial sum of exp(x - h(y)) after the running maximum y has grown. Here h(y) is an expression that
+    contains y. For a growth of y from y1 to y2, the correction factor of the partial sum is exp(h(y1) - h(y2)). For
+    softmax, which sums exp(x - y), h(y) is y.
 
     A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the h(y) of each factor.
     """
@@ -108,8 +109,8 @@ class Rescale(NamedTuple, Generic[E]):
 
 
 class Mean(NamedTuple, Generic[E]):
-    """A mean of elements. The field `y` is the sum of the elements, and the field `mean` is the sum divided by the
-    number of elements.
+    """A mean, and the sum from which the mean is computed. The field `y` is the sum of the elements, and the field
+    `mean` is the sum divided by the number of elements.
     """
 
     y: Reduced[E]

@@ -176,7 +176,9 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """Replaces a matrix product with one row, one column, or one term per sum by a multiplication and a sum."""
+    """Replaces some matrix products by a multiplication and a sum. Such a product has one row, one column, or a summed
+    axis of length 1.
+    """
     if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
         return None
     rank = node.rank

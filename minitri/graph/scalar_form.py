@@ -5,11 +5,11 @@ an element of the viewed array.
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
 The class `GraphTerms` takes the operand of a reduction and the reduced axes. The class turns the operand into an
-expression for one element. The method `needs` lists the reductions inside the expression that reduce the same axes.
-Reductions over the same axes can often be computed together in one loop (online reductions). To decide whether one loop
-can compute several reductions, minitri/graph/partial_sum_correction.py reads the expression. An `Element` represents
-one subexpression of the operand: a graph node, and the index of one element of this node. The function `build` turns an
-expression into graph nodes.
+expression for one element. The method `needs` lists the inner reductions that run over the same axes as the outer
+reduction. Reductions over the same axes can often be computed together in one loop (online reductions). To decide
+whether one loop can compute several reductions, minitri/graph/partial_sum_correction.py reads the expression. An
+`Element` represents one subexpression of the operand: a graph node, and the index of one element of this node. The
+function `build` turns an expression into graph nodes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,9 +6,10 @@
 
 The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
 `inside`, and the sums of the matrix product are multiplied by `outside`. Usually only the sums are scaled: `inside` is
-1, and `outside` is the scale s. If s is inf or nan, or if a weight times s could overflow f16, `outside` is 1 and
-`inside` is s. Weights without a scale are whole numbers that f16 represents without rounding. Tensor cores need less
-electrical power for small whole numbers, so a chip that runs at its power limit computes faster.
+1, and `outside` is the scale s. If s is inf or nan, only the weights are scaled: `inside` is s and `outside` is 1. The
+same holds if a weight times s could overflow f16. Weights without a scale are whole numbers that f16 represents without
+rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at its power limit
+computes faster.
 
 The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor, and the scale by
 which the result of the product is multiplied. It changes only products of f16 arrays. Elements of bf16 arrays can be so
@@ -65,8 +66,9 @@ def find(node: Contract) -> Scale | None:
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Takes the scale s out of the second factor w * s of a matrix product. Returns the new second factor, and the
-    scale by which the product must be multiplied. In columns where a weight times its scale could overflow f16, the
-    weights keep the scale, and the returned scale is 1. If the second factor has no scale, the returned scale is None.
+    scale by which the product must be multiplied. If a weight times its scale could overflow f16, all weights in its
+    column keep the scale. The returned scale of such a column is 1. If the second factor has no scale, the returned
+    scale is None.
     """
     found = find(node)
     if found is None:

@@ -12,8 +12,8 @@ architecture, such as `cuda:80`, stands for many GPUs, so it gets the generic fi
 `cuda:90` names an architecture too, but gets the figures of the H200, because the schedules for `cuda:90` were measured
 on an H200.
 
-The file chips.toml gives the source of each figure. If no source for a figure is known, the figure is None, and
-chips.toml says why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program
+The file chips.toml says where each figure (number) comes from. If no source for a figure is known, the figure is None,
+and chips.toml says why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program
 reaches the rates of a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL

@@ -99,7 +99,8 @@ class _Along:
 
     def width(self, count: int, threads: int) -> Width:
         """Returns the largest width that the address, the mask and the other limits of the access allow. The field
-        `why` of the result names the strictest limit. `count` is the number of elements of the tile.
+        `why` of the result names the limit that allows the smallest width. `count` is the number of elements of the
+        tile.
         """
         size = self.op.buffer.dtype.bytes
         limits = [(max(1, ALIGNMENT // size), ""), *self._limits(size)]

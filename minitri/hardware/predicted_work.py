@@ -5,8 +5,8 @@ program. The sizes of all arrays must be known. A prediction is a `Work`, which 
 
 `graph`: counts one read of each needed input, one write of each output, and one computation of each node.
 `kernels`: the reads and writes of temporaries between kernels are added (kernels/memory_traffic.py).
-`tiles`: repeated reads and unused elements are added. For example, x is read once for each column of tiles. A second
-    loop reads a row again. Elements past the end of an axis are computed too.
+`tiles`: as `kernels`, plus repeated reads and unused elements. For example, x is read once for each column of tiles. A
+    second loop reads a row again. Elements past the end of an axis are computed too.
 
 If several tiles read the same bytes, a cache serves most of the repeated reads.
 

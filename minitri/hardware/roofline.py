@@ -70,7 +70,7 @@ class Row(NamedTuple):
     """One row of the roofline table: a kernel, or the program as a whole.
 
     `needed`: the bytes and operations that no implementation can avoid.
-    `asked`: the bytes that the kernel's tile program moves, and the operations that it computes.
+    `asked`: the bytes that the tile program of the kernel loads and stores, and the number of its operations.
     `measured`, `predicted`: the measured and the predicted time in seconds, each None if unknown.
     """
 

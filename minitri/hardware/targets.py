@@ -1,6 +1,6 @@
 """Lists the targets of compilation (GPUs and Triton's interpreter), and the stages of each target.
 
-The method `Target.parse` takes the name of a target, in capital or small letters. A name is `interpreter`, an
+The method `Target.parse` takes the name of a target, in capital or small letters. A target's name is `interpreter`, an
 architecture such as `cuda:90`, or a GPU such as `a100`. The file chips.toml has the names of GPUs. The property
 `of_triton` gives the target as Triton's `GPUTarget`. The error `StageUnavailable` is raised for a stage, such as
 machine code, that this machine or target cannot make.

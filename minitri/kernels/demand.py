@@ -11,8 +11,8 @@ part of the graph can be one kernel.
 
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. The index
 of a stored node consists of new axes of the kernel, such as `[i, j]`. A View reads its operand at another index: `x.mT`
-at `[i, j]` reads `x` at `[j, i]`. A Reduce reads its operand along additional axes: `sum(x, axis=1)` at `[i]` reads `x`
-at `[i, r]`. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
+at `[i, j]` reads `x` at `[j, i]`. The operand of a Reduce has additional axes in its index: `sum(x, axis=1)` at `[i]`
+needs `x` at `[i, r]` for all r. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
 has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.
@@ -98,8 +98,8 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Returns the items of `conditions` that can be negative. Leaves out every item that is proven to be >= 0 at
-        every index.
+        """Returns the expressions in `conditions` that could be negative at some index. Leaves out every item that is
+        proven to be >= 0 at every index.
         """
         for c in conditions:
             if c not in self._closed:
@@ -108,7 +108,8 @@ class AxisRanges:
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
         """Returns all `guards`, and the `conditions` that the guards do not imply. Guards and conditions are integer
-        expressions. Each of these expressions must be >= 0. Returns None if no index meets all guards and conditions.
+        expressions. Each of these expressions must be >= 0. Returns None if the guards and the conditions contradict
+        each other.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -180,8 +181,8 @@ class Indexing:
                 self.demands[operand][below] = None
 
     def scan_axis(self, node: ir.Scan, demand: Demand) -> tuple[str, Dim]:
-        """Returns the axis of a scan, such as a running sum, and the shift: the position along this axis at which the
-        scan starts.
+        """Returns the axis of a scan (such as a running sum), and the first index along this axis that the scan
+        computes.
 
         For example, the exclusive sum `pad(cumulative_sum(x[:-1]), ((1, 0),))` needs the element `i - 1` of a running
         sum. For i = 0, the element `i - 1` does not exist, so the scan starts at i = 1.
@@ -293,9 +294,9 @@ class Indexing:
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
         """Replaces the symbols `d0`, `d1`, … in the index expressions `exprs` by the entries of `index`.
 
-        Example: with the expressions `[d1, d0]` and the index `[i, j + 1]`, the result is `[j + 1, i]`. In the index
-        expressions of a gather, a symbol such as `@0` stands for an index that is read from an array. The argument
-        `picks` maps each symbol such as `@0` to its replacement.
+        Example: for the index `[i, j + 1]`, the function replaces `[d1, d0]` by `[j + 1, i]`. In the index expressions
+        of a gather, a symbol such as `@0` stands for an index that is read from an array. The argument `picks` maps
+        each symbol such as `@0` to its replacement.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
@@ -316,8 +317,8 @@ class Indexing:
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
         """Finds the operands of a concat that can contain one element of the concat's result. Each operand is returned
-        with the index of the element in this operand. Guards (conditions) test whether the operand contains the
-        element.
+        with the index of the element in this operand. Each operand also comes with guards: conditions that test whether
+        the operand contains the element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO

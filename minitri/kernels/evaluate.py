@@ -1,10 +1,10 @@
 """Evaluates kernels with numpy. The result that numpy computes defines what a kernel means.
 
 The function `evaluate` takes a plan of kernels, an array for each input, and the sizes. The function returns a tuple
-with an array for each output. The one idea: numpy computes one op after another, each for all elements at once. A value
-is a numpy array with one dimension for each axis of the kernel. If a value does not depend on an axis, its array has
-size 1 along the dimension of this axis. Because the dimensions of all values are in the same order, numpy's
-broadcasting combines two values along the axes that have the same name.
+with an array for each output. The one idea: numpy computes one op after another, each for all elements at once. The
+value of each op is a numpy array with one dimension for each axis of the kernel. If a value does not depend on an axis,
+its array has size 1 along the dimension of this axis. Because the dimensions of all values are in the same order,
+numpy's broadcasting combines two values along the axes that have the same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
@@ -42,7 +42,8 @@ Sizes = Mapping[str, int]
 
 
 def allocate(plan: Plan, inputs: Arrays, sizes: Sizes) -> dict[str, Memory]:
-    """Allocates the memory of each buffer of a plan, by name. Inputs get the strides that the plan specifies.
+    """Allocates memory for each buffer of a plan, and returns a dict from the buffer's name to its memory. Inputs get
+    the strides that the plan specifies.
 
     Temporaries and outputs start with the value 77 or -77, not 0, so that an element that no kernel writes is noticed.
     """

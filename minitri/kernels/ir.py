@@ -18,10 +18,10 @@ notation on named axes.
 
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. The index of a load expresses broadcasting by a missing axis, a transpose by permuted
-axes, and a slice by an added offset. A reshape is written as a quotient and a remainder in the index. A gather is
-written as an index that contains a symbol for a computed value. In a gather, the field `picks` pairs each symbol in the
-index with the op that computes the symbol's value. A kernel does not say in which order it computes the elements along
-its axes.
+axes, and a slice by an added offset. The index of a reshaped array contains quotients and remainders, as in `x[i//8,
+i%8]`. A gather is written as an index that contains a symbol for a computed value. In a gather, the field `picks` pairs
+each symbol in the index with the op that computes the symbol's value. A kernel does not say in which order it computes
+the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -85,7 +85,7 @@ class _Op(metaclass=KeywordNodeClass):
 
 
 class Mask(Record):
-    """The result of the masking pass for one load or store: the conditions to test, and the reasons for them.
+    """The conditions that one load or store tests before it accesses an element, and the reasons.
 
     `conditions` are integer expressions that must be >= 0. For each axis of the load or store, `reasons` has one line
     of text. Each reason says why an axis needs a bounds check, or why it needs none.
@@ -159,8 +159,8 @@ class Reduce(_Op):
     `index`: the op that computes the index of each element, for argmax and argmin in tile programs. None otherwise.
     `rescale`: an op whose value multiplies the partial sum before a loop adds the next block. None stands for the
         factor 1.
-    `shift`: an op whose value is added to the partial sum before a loop adds the next block. If `shift` is None, 0 is
-        added.
+    `shift`: an op whose value a loop adds to the partial sum, before the loop adds the next block. If `shift` is None,
+        0 is added.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
     The pass in minitri/optimize/online_reductions/merge_loops.py sets the fields `rescale` and `shift` of reductions.
@@ -273,8 +273,8 @@ class Kernel(Record, eq=False):
 
     @property
     def shared_loop(self) -> str | None:
-        """The axis of the loop that matrix products and other reductions share, as in attention. The result is None if
-        matrix products and other reductions share no loop.
+        """The axis of a loop that computes matrix products and also other reductions, as in attention. The result is
+        None if matrix products and other reductions share no loop.
         """
         reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
         shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}

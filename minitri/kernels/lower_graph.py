@@ -107,8 +107,8 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph with a copy of each node in `values` that is a view, gather or concat. A kernel stores each
-    copy in memory.
+    """Returns the graph with a copy of each node in `values` that is a view, gather or concat. Each copy is a node that
+    a kernel stores in memory.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:

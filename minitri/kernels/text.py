@@ -7,9 +7,8 @@
       store out[i, j] %5
     }
 
-Besides the kernels, the text of a plan has a head and a ledger. The head of a plan's text lists the inputs, the
-outputs, the conditions of a call and the temporaries. The ledger lists the fusion decisions. Each line of the ledger
-names the rule that made the fusion decision.
+The head of a plan's text lists the inputs, the outputs, the conditions of a call and the temporaries. The ledger lists
+the fusion decisions. Each line of the ledger names the rule that made the fusion decision.
 
     plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
       require C >= 1 else MT0209 "max over an axis that may be empty"

@@ -49,8 +49,8 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition(Record, eq=False):
     """A function, and the scope in which linking looks up the function's free variables.
 
-    `reader`: a function that takes the name of a free variable. It returns a function that looks up the variable's
-        value. For a function in the text of a program, it returns None.
+    `reader`: a function that takes the name of a free variable. The `reader` returns another function, which looks up
+        the current value of the variable. For a function in the text of a program, the `reader` returns None.
     `siblings`: the definitions of all functions in the same text, by name.
     `defaults`: the default values of a Python function's parameters, by name.
     """
@@ -64,8 +64,8 @@ class Definition(Record, eq=False):
 class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
-    `reads`: the values of free variables, which the linker looked up in Python scopes. Each value comes with the
-        function that looks it up.
+    `reads`: the values of free variables, which the linker looked up in Python scopes. Each value is in a pair with a
+        function that looks up the value again.
     `missing`: names of functions that nothing defines yet.
     """
 

@@ -21,8 +21,8 @@ function. The file linking.py adds to the module the functions and constants tha
 
 Python's module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that
 was typed at the prompt of Python 3.13 or newer. Versions of Python before 3.13 do not store the text that was typed at
-the prompt. For Python before 3.13, program_forms.py searches the history of the prompt. The text that is found in the
-history must compile to the same bytecode as the function.
+the prompt. For Python before 3.13, program_forms.py searches the history of the prompt. The text from the history of
+the prompt must compile to the same bytecode as the function.
 """
 
 import inspect
@@ -51,7 +51,8 @@ _source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same
 
 
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
-    """Parses the text of a program, and returns its syntax tree, an `ast.Module`. An expression becomes the function `main` with the parameters `params`.
+    """Parses the text of a program, and returns its syntax tree, an `ast.Module`. If the text is an expression, the
+    module has one function: `main` with the parameters `params`.
 
     The argument `params` is a dictionary from the name of a parameter to the text of its type.
     """

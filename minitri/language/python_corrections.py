@@ -1,4 +1,4 @@
-"""Translates Python constructs that the language does not have. A translation keeps the names of variables.
+"""Translates Python constructs that the language does not have. The translated program has the same variable names.
 
     y += a + b                 y = y + (a + b)
     x[x < 0] = 0               x = where(x < 0, 0, x)

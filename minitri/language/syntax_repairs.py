@@ -8,9 +8,9 @@ The function `repaired` takes a ParseError, the source range (span) of the whole
 given ParseError with a correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml
 define errors that describe a common mistake more exactly than the parser's error. The one idea: the parser itself
 decides whether an edit is a correction, so the edits to try can be mere guesses. The function first tries the
-corrections of syntax_repairs.toml, at the line of the error. The correction in the given ParseError comes next, and the
-edits of the function `_general` come last. This module does not repair mistakes that extend over several lines, nor
-texts of more than `LONGEST` characters.
+corrections of syntax_repairs.toml, at the line of the error. The function `repaired` then tries the correction in the
+given ParseError, and tries the edits of the function `_general` last. This module does not repair mistakes that extend
+over several lines, nor texts of more than `LONGEST` characters.
 """
 
 import keyword

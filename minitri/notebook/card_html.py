@@ -2,8 +2,8 @@
 
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
-The function `card` takes a title, and texts with labels, such as the stages of a program. It returns one card, as HTML
-without scripts. The tabs of a card are radio buttons, so the arrow keys move from tab to tab. The library jinja2
+The function `card` takes a title, and pairs of a label and a text, such as ("source", "x + 1"). It returns one card, as
+HTML without scripts. The tabs of a card are radio buttons, so the arrow keys move from tab to tab. The library jinja2
 escapes every text, so no text of a program is read as HTML. Texts that are too long are cut.
 """
 

@@ -16,13 +16,13 @@ N. If i and j became one axis k, the load `b[j]` would need the index `k % N`.
 As an exception, the last two axes of a kernel may be merged although the index of a load then needs a quotient or a
 remainder. The last two axes stay separate if merging them would add instructions for each element. The number of
 instructions for each element includes the instructions for quotients and remainders. The function `_cost` estimates how
-many instructions each element needs. In two example programs, one merged axis saves instructions:
+many instructions each element needs. Merging the last two axes saves instructions in two example programs:
 
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
-Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has rows of 8 elements and no gaps in memory. If the axis r
-has 16384 indices, a store to `out[16384*i + r]` becomes a store to `out[i, r]`.
+The pass first simplifies indices: for rows of 8 elements without gaps between the rows, `x[r//8, r%8]` becomes `x[r]`.
+If the axis r has 16384 indices, a store to `out[16384*i + r]` becomes a store to `out[i, r]`.
 """
 
 from dataclasses import replace

@@ -22,9 +22,9 @@ loop that computes the sum again handles one index of the summed axis per iterat
 
 The pass `deferred-tf32-checks` changes loops that add products of TF32 parts to a sum. After each changed loop, the
 pass inserts a second loop, which computes the sum again if the check fails. The inserted loop has the attribute `redo`.
-If several loops add products to one sum (skip_blocks/skip.py), the loops that compute the sum again come after all
-loops that add products. A loop that carries several values to its next iteration is not changed. A loop is changed only
-if all its ops, except the product, are loads, conditions of indices or elementwise operators.
+Several loops can add products to one sum (skip_blocks/skip.py). All second loops for this sum come after the last loop
+that adds a product to the sum. A loop that carries several values to its next iteration is not changed. A loop is
+changed only if all its ops, except the product, are loads, conditions of indices or elementwise operators.
 """
 
 from dataclasses import replace

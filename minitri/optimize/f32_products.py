@@ -15,7 +15,7 @@ The pass `f32-products` takes a graph, and the strides of inputs that are not co
 without a `precision` argument one of two precisions: "tf32x3" or "ieee". A product gets the precision "ieee" if one of
 its sizes is unknown or small, or if the chip has no fast tensor cores. A product gets the precision "ieee" if its
 second factor is not contiguous along the depth (the summed axis). The TF32 parts of the second factor are stored in
-shared memory. Tensor cores can read TF32 blocks from shared memory only if the blocks are contiguous along the depth.
+shared memory. Tensor cores can read TF32 blocks from shared memory only if the summed axis is contiguous in each block.
 The TF32 parts of the first factor stay in registers, so the first factor may have any layout. The file pack_operands.py
 copies a large second factor, so that the copy is contiguous along the depth.
 

@@ -1,4 +1,4 @@
-"""tile → tile: moves small loads that follow a matrix product's loop to a place before the loop ("hoisting").
+"""tile → tile: loads small blocks before the loop of a matrix product instead of after the loop ("hoisting").
 
     for r {                          b = load b[j]
       %y = dot …                     for r {

@@ -6,11 +6,12 @@
 
 The class `MaskElision` adds masks to a tile program. It adds fewer tests than minitri/tiles/mask.py does. The printed
 program gives the reason for each omitted test. A bounds test is omitted if another test implies this test. The bounds
-test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis no result depends
-on elements past the end, because the mask of the store drops these elements. For an element past the end, a load
-returns the neutral element of the reduction that uses the load. For example, the neutral element of a sum is 0. The
-class `MaskElision` evaluates the ops between the load and the reduction, with the neutral element as the loaded value.
-If the value that reaches the reduction is the neutral element of the reduction, the reduction needs no `where`.
+test of a grid axis is also omitted if all elements of the last block lie in the array. On a grid axis, elements past
+the end of the axis change no result, because the masked store does not write these elements. For an element past the
+end, a load returns the neutral element of the reduction that uses the load. For example, the neutral element of a sum
+is 0. The class `MaskElision` evaluates the ops between the load and the reduction, with the neutral element as the
+loaded value. If the value that reaches the reduction is the neutral element of the reduction, the reduction needs no
+`where`.
 
 Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests. If the last block of a loop is
 incomplete, the file skip_blocks/skip.py computes this block in a separate loop. The loop over complete blocks then

@@ -55,16 +55,16 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
     used_by = users(program)
 
     def keeps(op: Op, kept: set[Op]) -> bool:
-        """Checks whether `op` can be computed in 32 bits if all ops in the set `kept` are computed in 32 bits. All i64
-        operands of `op` must be in the set `kept`. Every op that uses `op` must be in the set `kept`, or must accept
+        """Checks whether `op` can be computed in 32 bits if all ops in the set `kept` are computed in 32 bits. The set
+        `kept` must contain all i64 operands of `op`. Every op that uses `op` must be in the set `kept`, or must accept
         any integer dtype.
         """
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
         """Checks whether an integer op gets the dtype i32 instead of f32. Ops that use each other's values get the same
-        dtype. The dtype f32 saves time only if one of the integers is later converted to a float. Without a conversion
-        to a float, i32 and f32 are equally fast.
+        dtype. The dtype f32 saves time only if one of the integers is later converted to a float. If none of these ops
+        is converted to a float, i32 is as fast as f32.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

@@ -166,8 +166,9 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a stored result in memory order: the axis with the largest stride comes first. The result is
     stored at `index`.
 
-    Each load that has all axes of the result votes for its own order. The function returns the order of axes that gets
-    the most votes. A load has one vote for each byte of an element: a load of f32 elements has 4 votes.
+    Each load with all axes of the result votes for the memory order of the loaded array. The function returns the order
+    of axes that gets the most votes. A load has one vote for each byte of an element: a load of f32 elements has 4
+    votes.
     """
     place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
     own = tuple(k for k, d in enumerate(index) if d != 0)

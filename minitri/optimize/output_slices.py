@@ -15,13 +15,14 @@ results of the program. After fusion, one array contains all slices of a result.
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
 
-The function `with_slices` takes a graph and its plan (list of kernels) without slices. It returns a plan with kernels
-that store slices of results. If slices would increase a cost, such as the memory traffic, the function `with_slices`
-returns the given plan. A result is divided into slices only if a single kernel stores all of the slices.
+The function `with_slices` takes a graph, and a plan (list of kernels) that stores each result as a whole. It returns a
+plan with kernels that store slices of results. If slices would increase a cost, such as the memory traffic, the
+function `with_slices` returns the given plan. A result is divided into slices only if a single kernel stores all of the
+slices.
 
 A result with more than `MOST` slices is not divided. One grid program would have to keep the values of all its slices
-in registers. A result is not divided if it is not row-major in memory. Narrow slices, of fewer than `SECTOR` contiguous
-bytes, must reduce the memory traffic.
+in registers. A result is stored in slices only if the result is row-major in memory. Narrow slices, of fewer than
+`SECTOR` contiguous bytes, must reduce the memory traffic.
 """
 
 from collections import defaultdict

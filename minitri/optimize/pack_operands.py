@@ -10,14 +10,14 @@
 The hardware can copy a block of a matrix directly to shared memory if two conditions hold. The rows of the matrix must
 begin at multiples of 16 bytes, and the copy must leave each element unchanged. TF32 products also need factors that are
 contiguous along the depth, the summed axis ("K-major"). For f32 factors on tensor cores (f32_products.py), the first
-factor need not be contiguous along the depth. If the second factor has another layout, there are three choices: copying
-the second factor, swapping the factors, or using f32 units. The factors of a product can be swapped because `x @ w`
-equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated time (product_cost.py). For example, the
-factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`. Transposed copies
-of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run on tensor cores run
-on the f32 units of the chip. For the f32 units, the elements of each row of the second factor must be adjacent in
-memory. A factor without the layout that its product needs is slow to read, and each tile of the result reads the factor
-again. A packed copy, which is made only once, is cheaper than repeated slow reads if each element is used often enough.
+factor need not be contiguous along the depth. For a second factor with another layout, the pass has three choices: copy
+the factor, swap the two factors, or multiply without tensor cores. The factors of a product can be swapped because `x @
+w` equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated time (product_cost.py). For example,
+the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`. Transposed
+copies of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run on tensor
+cores run on the f32 units of the chip. For the f32 units, the elements of each row of the second factor must be
+adjacent in memory. A factor without the layout that its product needs is slow to read, and each tile of the result
+reads the factor again. If each element of a factor is used often, one packed copy costs less than many slow reads.
 
 If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
 packing. Rows that begin at multiples of 4 bytes are packed only if the product uses each element at least
@@ -27,11 +27,11 @@ of its own. Such a misaligned factor is copied even if the product has few opera
 concatenation is copied if more than one tile of result columns reads it. An unpacked concatenation needs several loads
 and a test for each element. A second factor that must be computed is first stored in memory if more than one row of
 tiles uses the factor. If the factor were computed during the product, the tensor core would wait for each block of the
-factor. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the weights
-without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
+factor. Weights of 8 bits are copied only if the product has many rows. The copied 8-bit weights are not yet multiplied
+by their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
 (fusion/computed_factor_first.py).
 
-Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Packing is known from fast matrix products on CPUs (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
 The pass `pack-operands` takes a graph, and the strides of inputs that are not contiguous. The pass does not change
@@ -251,8 +251,8 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
 
 def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
     """Checks whether a factor reads only arrays that are contiguous along the summed axis `depth`. If an array varies
-    along `depth`, its rows must begin at multiples of `alignment` bytes. An array that does not vary along `depth` may
-    have any layout.
+    along `depth`, its rows must begin at multiples of `alignment` bytes. An array may have any layout if its index does
+    not depend on the summed axis.
     """
 
     def suits(node: Node, offset: Dim) -> bool:

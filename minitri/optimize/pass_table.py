@@ -5,10 +5,10 @@
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table `PASSES` in this module adds
 the optimisations to the passes of `CORE`. This project calls an optimisation a *room*. Most optimisations are extra
 passes between the passes of `CORE`. Two optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and
-`fusion` replaces `one-kernel-each`. In the table `CORE`, the passes `lower` and `mask` do not optimise. In the table
-`PASSES`, the passes `lower` and `mask` also optimise: for example, `mask` omits needless bounds checks. The table
-`PASSES` has no rows for the optimisations in `PARTS`, because they are parts of the passes `fusion`, `lower` and
-`mask`. The option `--without NAME` removes an optimisation.
+`fusion` replaces `one-kernel-each`. The table `CORE` has versions of the passes `lower` and `mask` without
+optimisations. The table `PASSES` has versions of `lower` and `mask` with optimisations: for example, `mask` omits
+needless bounds checks. The table `PASSES` has no rows for the optimisations in `PARTS`, because they are parts of the
+passes `fusion`, `lower` and `mask`. The option `--without NAME` removes an optimisation.
 """
 
 from collections.abc import Callable, Collection

@@ -1,4 +1,4 @@
-"""A cost model of matrix products: the best size of a tile, and the best number of parts of the depth.
+"""A cost model of matrix products: finds the best tile size, and the best number of parts of the summed axis.
 
     x @ w.mT          x: f32[512, 1024], w: f32[512, 1024]          tiles of 64 by 64
 

@@ -3,12 +3,12 @@
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
 After a matrix product, each thread of a warp holds many elements from a row of the result. Triton compares the elements
-of a thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts,
-several independent chains of comparisons run at the same time.
+of a thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, a
+thread can compare the elements of several parts at the same time.
 
 If a matrix product has at least COLUMNS (128) columns, the maximum of each row is computed with the hint `in_parts`. A
-maximum gets the hint `in_parts` only if each warp computes complete rows. If a loop carries the product to its next
-iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. A loop that carries a product should not
+maximum is computed in parts (`in_parts`) only if each warp computes complete rows. If a loop carries the product to its
+next iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. A loop that carries a product should not
 compare the elements of a row one after another. For such a loop, NVIDIA's assembler makes the tensor cores wait for
 each instruction to end.
 """

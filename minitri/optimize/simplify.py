@@ -194,8 +194,8 @@ def single_concat(i: Interner, node: Node) -> Node | None:
 
 
 def rotated_halves(i: Interner, node: Node) -> Node | None:
-    """Replaces a concat of the second and the first part of an array by a view of the rotated array, so that no element
-    is computed twice.
+    """Replaces a concat that swaps two parts of an array, such as `x[4:]` and `x[:4]`, by a view that rotates the
+    array. Because of the view, no element is computed twice.
 
     For example, `concat((-x[4:], x[:4]))` becomes `where(k < n - 4, -y, y)`, where k is the index, n is the length of
     x, and y is x rotated by 4. If x has n elements, element k of the rotated array y is x[(k + 4) % n].

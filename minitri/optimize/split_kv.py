@@ -124,8 +124,8 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product, computed in parts. The argument `cut` describes how the maximum in the first factor is
-        split into parts. The product is split at the same places as the maximum.
+        """Returns a node that computes the product in parts. The argument `cut` describes how the maximum in the first
+        factor is split into parts. The product is split at the same places as the maximum.
         """
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)

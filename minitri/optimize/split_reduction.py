@@ -8,11 +8,11 @@
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. For example, if a mean and a variance reduce the same
-columns, each part is read once and stays in registers. A sum of all elements of a matrix can depend on reductions of
-its single rows. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One kernel then
-computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes how parts are
-computed and combined. This pass does not split a reduction in a loop with a product. Only minitri/optimize/split_kv.py
-can split such a loop.
+columns, each part is read once and stays in registers. A sum over a whole matrix can depend on a reduction of each row,
+such as the mean of the row. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One
+kernel then computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes the
+two steps of a split reduction. This pass does not split a reduction in a loop with a product. Only
+minitri/optimize/split_kv.py can split such a loop.
 
 The kernel that computes partial results can also store other results that need the same elements. Each element is then
 read only once (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for example, one kernel
@@ -214,8 +214,8 @@ def _fills(length: int) -> bool:
 def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int, set[int]]:
     """Returns the bytes of one element, and the set of axes along which the operand is contiguous in memory.
 
-    If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
-    set of axes can be empty.
+    If the operand is computed from several arrays and products, the returned axes belong to the largest array or
+    product. The set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan):

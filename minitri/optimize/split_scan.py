@@ -1,4 +1,4 @@
-"""graph → graph: splits a few long scans into scans of parts, so that they fill the GPU ("scan-then-propagate").
+"""graph → graph: splits long scans into parts, so that the programs of the parts fill the GPU ("scan-then-propagate").
 
     %0: f32[4194304] = scan.sum x {axis = 0}          x: f32[4194304]
       becomes
@@ -17,8 +17,8 @@ method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with Decou
 does not guarantee that all programs of a grid run at the same time, so programs that wait for each other could wait
 forever.
 
-The order of additions depends on the sizes alone, so each run gives the same result. Scans of unknown sizes are not
-split.
+The order of additions depends on the sizes alone, so each run gives the same result. A scan is not split if its sizes
+are unknown.
 """
 
 import math

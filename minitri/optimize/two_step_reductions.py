@@ -84,7 +84,8 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps. Adds an entry for the split reduction to the dict `cuts`.
+        """Makes the nodes for both steps of a split reduction. Adds an entry for the split reduction to the dict
+        `cuts`.
 
         A sum can depend on a maximum or mean that is computed in parts. Each part of the sum then uses the maximum or
         mean of the same part. If partial sums cannot be corrected, the sum reads all elements again, when their maximum

@@ -25,8 +25,8 @@ class ArrayView(NamedTuple):
     """An array of any library: its dtype, shape, strides in elements, address and device.
 
     The field `owner` is an object that keeps the array's memory alive, such as the caller's array. `library` names the
-    module whose function `from_dlpack` makes the results of a call. If the array did not come through DLPack, `library`
-    is empty.
+    module whose function `from_dlpack` makes the results of a call. If minitri read the array without the DLPack
+    protocol, `library` is empty.
     """
 
     owner: Any

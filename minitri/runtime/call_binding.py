@@ -316,7 +316,7 @@ def _check_size(
 
 
 def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
-    """Returns a call without arrays. Keyword arguments give the sizes of the call.
+    """Returns a call that has sizes but no arrays. Keyword arguments give the sizes of the call.
 
     Raises CompileError MT0304 for an unknown name or a wrong size.
     """

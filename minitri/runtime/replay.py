@@ -7,8 +7,8 @@ A `Captured` is a call that is stored as one CUDA graph. It reads the same array
     as an earlier call.
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
-`again_like` compares the types and shapes of the next call's arguments with those of the previous call. The check
-`again_like` takes less time than computing a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
+`again_like` tests whether two consecutive calls have arguments of the same types and shapes. The check `again_like`
+takes less time than computing a `call_key`. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -234,9 +234,9 @@ class ReplayCache:
     """The `Replay` objects (recorded calls) of one program.
 
     Of several equal calls, the first call binds its arguments, finds its kernels and keeps a `Replay`. The second of
-    several equal calls finds the `Replay` of the first call by the key of the call. The third and later equal calls are
-    recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs from the
-    previous call, a key made from its arguments finds the `Replay` (recorded call).
+    several equal calls computes its key, and finds the `Replay` of the first call under this key. The third and later
+    equal calls are recognised by torch's guards (fast checks of arguments), without computing a key. If a call differs
+    from the previous call, a key made from its arguments finds the `Replay` (recorded call).
 
     `floats`: the position and the default of each float parameter. The key of a call does not contain the values of
         float parameters.

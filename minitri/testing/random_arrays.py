@@ -31,8 +31,8 @@ def elements(
 ) -> Any:
     """Returns random elements for an array.
 
-    If `usual` is true, some arrays contain special values such as NaN, or integers outside of the range from `low` to
-    `high`.
+    If `usual` is true, some arrays contain special values such as NaN. Some integer arrays then contain integers below
+    `low` or above `high`.
     """
     special = usual and rng.random() < 0.25
     if dtype.kind == "b":

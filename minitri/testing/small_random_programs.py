@@ -16,8 +16,8 @@ the dtype, the shape and the elements of the statement's result. A statement tha
 in the program. If the compiler rejects a statement that the reference evaluator accepts, the compiler has a bug.
 
 In the language, an axis of size 1 broadcasts only if its size is written as 1, not as N. The reference evaluator does
-not check how a size is written. For a statement that reads an array with an axis of size 0 or 1, the compiler checks
-the shapes too. If the shapes do not fit, the statement is left out.
+not check how a size is written. If a statement reads an array with an axis of size 0 or 1, the compiler also checks the
+shapes. If the shapes do not fit, the statement is left out.
 
 A `Tape` makes the random choices, and records them as numbers. The function `smaller` removes or decreases numbers in a
 list of choices, as long as the resulting program still fails. The idea of this search comes from the library
@@ -242,9 +242,9 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
     If no simpler program fails, returns the original program.
 
-    The argument `numbers` has the random choices that make the original program, for which `fails` must be true. To
-    simplify a program, the search removes numbers from `numbers` or makes numbers smaller. Each simpler program that
-    fails becomes the new start of the search. The search tries at most `tries` programs.
+    The argument `numbers` has the random choices from which the original program is made. The original program must
+    fail. To simplify a program, the search removes numbers from `numbers` or makes numbers smaller. Each simpler
+    program that fails becomes the new start of the search. The search tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}

@@ -169,8 +169,8 @@ class FormFiller(StatementWriter):
     # ---- other operands ----------------------------------------------------------------------
 
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
-        """Returns the name of another value, or of a new parameter, that broadcasts with x. If no existing value
-        broadcasts with x, the function always adds a parameter.
+        """Returns the name of a second operand for x: another value that broadcasts with x, or a new parameter. If no
+        existing value broadcasts with x, the function always adds a parameter.
 
         The statement accepts the common dtype to which x and the chosen value are promoted.
         """
@@ -197,7 +197,7 @@ class FormFiller(StatementWriter):
         return self.choose([*(Axis(n, s) for n, s in self.sizes.items() if s == size), Axis(str(size), size)])
 
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
-        """Returns the name of a value with the same shape as x.
+        """Chooses a value with the same shape as x, and returns the name of the value.
 
         Along the axis `but`, the sizes can differ.
         """

@@ -1,6 +1,6 @@
 """Writes random statements: draws forms (statements with placeholders) from a table, and fills the placeholders.
 
-A `StatementWriter` takes a table of forms, and a function that makes random choices. The method
+A `StatementWriter` takes a table of statements with placeholders, and a function that makes random choices. The method
 `StatementWriter.attempt` tries to add one statement to the program.
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)

@@ -75,7 +75,7 @@ class Names:
         raise Mistake(e, f"there is no {what} `{name[:40]}` here", suggest(name, [*self.axes, *self.sizes]))
 
     def declare(self, e: Node) -> None:
-        """Declares the names in the type of an input as dimensions."""
+        """Declares each name in the type of an input, such as N in `f32[N]`, as a dimension."""
 
         def declared(e: Node) -> Dim:
             if not is_name(e.name):

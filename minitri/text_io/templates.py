@@ -79,7 +79,7 @@ class Template:
         self.between = " " if "> <" in rest else ", "
 
     def write(self, fields: Mapping[str, Any], writer: Any, more: Sequence[str] = ()) -> str:
-        """Returns the text of an operation with the given fields. Operands that are None are left out.
+        """Returns the text of an operation from a dict of its fields. Operands that are None are left out.
 
         The argument `more` has the texts of additional attributes of the operation.
         """

@@ -139,7 +139,8 @@ class Program(LaunchOptions, eq=False):
     `wide`: whether memory offsets are 64-bit integers.
     `relaxed`: whether fast math is allowed. The field `relaxed` of the kernel has the same value.
     `descending`: whether the tiles of the last grid axis are numbered backwards, from the end of the axis to its start.
-    `returning`: whether loops without carried values run backwards, from their last block to their first block.
+    `returning`: whether loops run backwards, from the last block to the first. Loops that carry values always run
+        forwards.
     `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.
     `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). The program then
         waits for the previous kernel's results.
@@ -178,7 +179,7 @@ class Program(LaunchOptions, eq=False):
     @property
     def peeled_tests(self) -> frozenset[Dim]:
         """The bounds checks that a complete tile skips. A complete tile has no element past the end of the last grid
-        axis. The result is empty if the tile program does not have the option `peeled`.
+        axis. If the field `peeled` is false, the result is empty.
         """
         if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
             return frozenset()
@@ -222,9 +223,9 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where the
-    index i is alone on one side. A bound such as `n - 2` is the same for all elements of a tile: it contains no loaded
-    value and no index of an axis in `lanes`.
+    """Solves the inequality `condition >= 0` for one index. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where
+    the index i is alone on one side. A bound such as `n - 2` is the same for all elements of a tile: it contains no
+    loaded value and no index of an axis in `lanes`.
 
     From a bounds check such as `i < n - 2`, Triton can tell how many neighbouring elements have the same result.
     """
@@ -255,7 +256,7 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 
 class BlockIndex(Record):
-    """The array index of each element of a block along the axis `axis`.
+    """The index along one dimension of an array, for each element of a block.
 
     If the field `walks` is true, the index of an element in the array is its index along the axis plus `offset`. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If

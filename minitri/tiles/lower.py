@@ -13,9 +13,9 @@ size and a role: grid, whole or loop.
 The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
 loops) ends with its reductions over looped axes. If two results of a phase need loops over the same axes, one loop nest
 computes both results. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest loads
-and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read once.
-For a reduction, a loop carries a partial result for each position in a block. After the loop, a final reduction over
-the block combines the partial results.
+and computes these elements again. A row along an axis with the role "whole" is one block, so no loop reads the row
+twice. For a reduction, a loop carries a partial result for each position in a block. After the loop, a final reduction
+over the block combines the partial results.
 
 The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
 reduction. The file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a
@@ -187,9 +187,9 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Adds the reduction that follows a loop to the tile program. The reduction combines the elements of the value
-        that the loop carried. A loop for a matrix product carries the sums of the product, so no reduction follows the
-        loop.
+        """Adds the reduction that follows a loop to the tile program. The reduction combines the partial results of the
+        loop: one for each position in a block. A loop for a matrix product carries the sums of the product, so no
+        reduction follows the loop.
         """
         if isinstance(self.top[op], Reduce):
             self.out.add(self.top[op])

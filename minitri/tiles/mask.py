@@ -7,9 +7,9 @@
 The one idea: if every index is inside its axis, a kernel only accesses elements inside its arrays. Accesses along an
 axis need a test of the bounds if the extent is no multiple of the block size. If the block size does not divide the
 extent, the last block has elements past the end of the axis (an *overhang*). Triton requires that the number of
-elements of a tile is a power of two. If the block size is no power of two, a tile has more elements than its block.
-Elements that are in the tile but not in the block need a test. A load for a gather or a concat can have guards
-(conditions for reading an element). Each guard needs a test.
+elements of a tile is a power of two. For example, a block of 5 elements lies in a tile of 8 elements. Elements that are
+in the tile but not in the block need a test. A load for a gather or a concat can have guards (conditions for reading an
+element). Each guard needs a test.
 
 Elements past the end of a reduced axis must not change the reduction. Elements past the end of a reduced axis get the
 neutral element of the reduction, such as 0 for a sum.

@@ -33,11 +33,11 @@ UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 class Schedule(LaunchOptions):
     """How one kernel is divided into grid programs and loops, and the launch options of its tile program.
 
-    `axes`: a dict from an axis to its role and its block size. A grid program has one index of an axis that is not in
-        the dict.
+    `axes`: a dict from an axis to its role and its block size. If an axis is not in the dict, each grid program
+        computes only one index of this axis.
     `rule`: a description of the rule that chose this schedule.
-    `near`: whether a second loop over the same elements finds them in a cache. An online reduction (one loop instead of
-        two) would then save nothing.
+    `near`: whether the elements of a loop stay in a cache until a second loop reads these elements. An online reduction
+        (one loop instead of two) would then save nothing.
     """
 
     axes: Mapping[str, tuple[str, int]]

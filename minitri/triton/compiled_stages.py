@@ -70,7 +70,7 @@ class Kind(Record):
         The function assumes that pointers are aligned, because torch allocates aligned memory. It also assumes that
         sizes fit into 32 bits.
 
-        The size counts as a multiple of 16 only if this follows from its expression, as in `16*N`.
+        A size counts as a multiple of 16 only if all coefficients in its expression are multiples of 16, as in `16*N`.
         """
         sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
         return Kind((True,) * len(kernel.pointers), sizes)
@@ -124,7 +124,7 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
 
 
 def stage_text(texts: Mapping[str, str], stage: str) -> str:
-    """Returns the text of one stage of all kernels, from the text of each kernel.
+    """Returns one text for a stage: the texts of all kernels, one after another.
 
     A comment with the kernel's name comes before the text of each kernel.
     """

@@ -37,8 +37,8 @@ class Grid:
     """Writes the lines that compute the indices along each axis. Axes with the role "grid" are split into tiles, and
     axes with the role "whole" are one tile.
 
-    For the axis `r` of a loop, the code before the loop computes only `r_lane`, the position of each element in its
-    block. Positions that no operation uses are left out.
+    Before a loop over an axis `r`, the code computes only `r_lane`, the positions of the elements within a block.
+    Positions that no operation uses are left out.
 
     If each grid program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """

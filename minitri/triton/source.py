@@ -102,7 +102,7 @@ def _known_attribute(node: ast.Attribute) -> bool:
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:
-    """Returns the kernels in the source text of a module as plain Python functions.
+    """Returns the kernels that a source text defines, as Python functions without decorators.
 
     `namespace` has the modules that the kernels use as global names: tl, rt and libdevice.
     """

@@ -193,8 +193,8 @@ class _Points:
         return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
-        """Returns the numbers of one tried point, by name: the index along each axis, and each value that is loaded
-        from memory. `lane` has one array position for each number: first for the indices, then for the loaded values.
+        """Returns a dict for one tried point, with the index along each axis and each value that is loaded from memory.
+        `lane` has one array position for each number: first for the indices, then for the loaded values.
         """
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

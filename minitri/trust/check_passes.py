@@ -10,7 +10,7 @@ The first row that fails names the wrong pass, because the result before that pa
 `cuda`: code for a GPU, which numpy and Triton's interpreter run. In reports, `cuda` is called "cuda:90 on CPU".
 `cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
 `cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.
-`gpu`: the GPU itself, if there is one.
+`gpu`: code that runs on this machine's GPU, if this machine has a GPU.
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
 element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius (largest accepted
@@ -65,7 +65,8 @@ MOST_PROGRAMS = 3000  # programs that run one after another with a GPU's schedul
 def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
     """Compares the result of every pass with the reference.
 
-    If this machine cannot run a stage, the row of the stage gets a note, and the pass counts as right.
+    If this machine cannot run the stage that a pass made, the row of the stage gets a note, and the pass counts as
+    right.
 
     A pass counts as wrong if it raises an exception. A pass also counts as wrong if running the stage that the pass
     made raises an exception.
@@ -203,8 +204,8 @@ def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
 
 
 def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
-    """Compares every output. Returns the result of `compare` for the output with the largest error relative to its
-    bound.
+    """Compares every output. Returns the result of `compare` for the worst output: the output with the largest quotient
+    of error and error bound.
     """
     if len(results) != len(wanted):
         return False, np.inf, 0.0, f"{len(results)} results, not {len(wanted)}"

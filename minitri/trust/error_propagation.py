@@ -59,7 +59,7 @@ def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
     """Returns every combination of the operands' smallest and largest possible values: the corners of a box that
     contains all possible operands.
 
-    If the radius of an operand is 0 everywhere, the operand has the same value in all combinations.
+    If the radius of an operand is 0 everywhere, the operand has only one possible value.
     """
     choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
     return [list(c) for c in itertools.product(*choices)]
@@ -70,8 +70,8 @@ def shifted(x: Any, e: Any, sign: int) -> Any:
     element with the error bound e = 0 is returned unchanged.
 
     An integer result is limited to the range of its dtype. If the error bound of a bool is not 0, the bool becomes True
-    for `sign` 1, and False for `sign` -1. A NaN whose error bound is inf becomes the largest float, with the sign
-    `sign`.
+    for `sign` 1, and False for `sign` -1. A NaN whose error bound is inf becomes the largest float if `sign` is 1, and
+    the negative of this float if `sign` is -1.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)

@@ -95,7 +95,7 @@ class _Magnitudes:
     def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
         """Returns the magnitude (the scale of the rounding errors) of the result of a reduction or scan.
 
-        `fold(name, x)` returns a new node: the reduction or scan `name` of x along the axes of `node`.
+        `fold(name, x)` makes a node that reduces or scans x along the same axes as `node`, with the operation `name`.
         """
         match reduction(node.op).kind:
             case "sum":

@@ -1,5 +1,5 @@
-"""Proves for a masked tile program that accesses stay in their arrays, bounds checks are needed, and elements are
-written once.
+"""Proves that a masked tile program stays in its arrays, and writes every element once. Also proves that each bounds
+check is needed.
 
 The function `prove` takes a masked tile program, and the conditions that minitri checks at each call. It returns a list
 of verdicts, each about one of three claims:

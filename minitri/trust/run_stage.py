@@ -4,9 +4,8 @@ The function `results` takes a compilation, the name of a stage, and a `Call` wi
 outputs as numpy arrays. The type of a stage's value (such as a graph) selects the evaluator, so a new stage needs no
 change in this file.
 
-A graph is run by minitri/graph/evaluate.py.
-A plan of kernels is run by minitri/kernels/evaluate.py.
-Tile programs are run by minitri/tiles/evaluate.py. Masks are applied if the programs have them.
+A graph is run by minitri/graph/evaluate.py. A plan of kernels is run by minitri/kernels/evaluate.py. Tile programs are
+run by minitri/tiles/evaluate.py. The evaluator uses the masks of loads and stores if the tile programs have masks.
 Triton source is run by Triton's interpreter, even if its schedule is for a GPU.
 
 This module does not run the stages inside Triton's compiler. The file minitri/runtime/variants.py runs programs on a

@@ -34,7 +34,7 @@ from minitri.tiles.text import statements
 
 @dataclass(eq=False)
 class AccessError(Exception):
-    """A forbidden access, with the program and the statement that made the access."""
+    """The error for a forbidden access to memory, with the grid program and the statement that accessed the memory."""
 
     kind: str
     problem: str
@@ -66,8 +66,8 @@ class Watch:
     `runs`: all grid programs that have begun, each with the name of the kernel and the position in the grid.
     `writers`: for each element of a temporary or output, the position in `runs` of the grid program that wrote it. -1
         if nothing wrote the element.
-    `readers`: the number of the last run that read each element. The dict has only arrays that the current kernel both
-        reads and writes.
+    `readers`: for each element of an array, the number of the last run (grid program) that read the element. The dict
+        has only arrays that the current kernel both reads and writes.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """Checks that the loaded elements have been written. It is an error if another grid program of the same kernel
-        has written a loaded element.
+        """Checks that every loaded element of a temporary or output was written before the load. It is an error if
+        another grid program of the same kernel has written a loaded element.
         """
         writer = self.writers.get(op.buffer.name)
         if writer is None:
@@ -149,8 +149,9 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        `before` and `elements` are values of a loop's accumulator before and after one iteration; the values must be
-        equal. If `before` is None, all `elements` must be neutral for the reduction, for example 0 for a sum.
+        The accumulator of a loop has the value `before` before an iteration, and the value `elements` after the
+        iteration. Both values must be equal. If `before` is None, all `elements` must be neutral for the reduction, for
+        example 0 for a sum.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before

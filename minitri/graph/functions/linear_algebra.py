@@ -72,8 +72,8 @@ def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], t
 def kron(t: Typer, x1: Array, x2: Array) -> Array:
     """Computes the Kronecker product.
 
-    For vectors, element d of the result is x1[d // n] * x2[d % n], where n is the size of x2. For arrays with more
-    axes, the same rule applies to the index d and the size n of each axis.
+    For vectors, element d of the Kronecker product is x1[d // n] * x2[d % n], where n is the size of x2. For arrays
+    with more axes, the same rule applies to the index d and the size n of each axis.
     """
     rank = max(x1.rank, x2.rank)
     left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (x1, x2))

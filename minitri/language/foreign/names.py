@@ -87,7 +87,7 @@ class Foreign(Record):
 
         The table `looks` of libraries.toml has regular expressions for some parameters. An argument must match the
         expression of its parameter. For example, the argument for the parameter `dim` must contain a digit. Therefore
-        the row `max(x, dim)` is not used for the call `max(x, y)`, in which y is an array.
+        the call `max(x, y)` does not match the row `max(x, dim)`, because `y` has no digit.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):

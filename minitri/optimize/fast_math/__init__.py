@@ -1,1 +1,1 @@
-"""Fast math: faster, less exact arithmetic for results of 16 bits."""
+"""Fast math: faster but less exact arithmetic for kernels whose results are f16 or bf16."""

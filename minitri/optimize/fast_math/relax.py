@@ -30,17 +30,17 @@ The rule `power_of_two` rewrites exp(x - h) to a power of two, if all elements o
 
 The hardware has an instruction for `2**x` but not for exp(x). On a GPU, exp(x) needs one more multiplication than
 `2**x`, and three more multiplications if denormal results must be exact. A softmax does not need exact denormal
-results, because they are too small to change the sum of a row. If the operand of exp already has a constant factor, the
-rule multiplies this constant by log2 e. In attention, for example, each score already has a constant factor. For c > 0
-the maximum of c * x is exactly c times the maximum of x, because rounding is monotone.
+results, because denormals are too small to change the sum of a row. If the operand of exp already has a constant
+factor, the rule multiplies this constant by log2 e. In attention, for example, each score already has a constant
+factor. For c > 0 the maximum of c * x is exactly c times the maximum of x, because rounding is monotone.
 
 Accuracy: in exp(x - h), h is one value for the whole row. The product of h and log2 e is rounded. The rounding error of
 h * log2 e changes all exponents of a row by the same amount. This amount is at most `|h| * 2**-24`. A score of
 attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. A
 value x loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then
 multiplied by log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The
-factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new). In
-exp(h(old) - h(new)), multiplying by log2 e before the subtraction would accumulate rounding errors from block to block.
+factor exp(h(old) - h(new)) corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)),
+multiplying by log2 e before the subtraction would accumulate rounding errors from block to block.
 """
 
 import math
@@ -168,7 +168,7 @@ def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
 
 
 def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites 1 + tanh(x) to 2 * sigmoid(2 * x), which needs no special case near zero."""
+    """Rewrites 1 + tanh(x) to 2 * sigmoid(2 * x). Unlike tanh, sigmoid needs no special case near zero."""
     match op:
         case Compute(op="add", args=(one, Compute(op="tanh") as tanh) | (Compute(op="tanh") as tanh, one)):
             if not is_one(one):
@@ -231,9 +231,8 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. A value that
-    a loop of a tile program carries is treated as a reduction of the row, because loops carry the results of
-    reductions.
+    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. Loops carry
+    the results of reductions, so each carried value counts as a reduction of the row.
 
     For example, a softmax subtracts the maximum h of a row from each element, and adds up the terms `exp(x - h)`.
     Denormal terms are too small to matter among the other terms of a row.

@@ -16,8 +16,9 @@ from minitri.optimize.split_k import FEW_ROWS
 
 
 def in_order(part: FusedIndexing) -> FusedIndexing:
-    """Returns the indexing of a kernel. The kernel computes transposed products if that is faster. Products that share
-    a loop with other reductions are never transposed.
+    """Chooses the order of the factors in the products of a kernel, and returns the `FusedIndexing` of the kernel. The
+    kernel computes transposed products if that is faster. Products that share a loop with other reductions are never
+    transposed.
     """
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
     part.transposed = contracts and part.loop is None and _is_second_computed(trial_kernel(part))

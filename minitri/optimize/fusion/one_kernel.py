@@ -5,9 +5,10 @@ raises the exception NotOneKernel with the reason.
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
 The function `one_kernel` takes the nodes of a part, and the roots: the nodes of the part that must be stored. It
-returns a `FusedIndexing`, which contains the axes and indices of the kernel. If a part cannot be one kernel, the
-exception NotOneKernel names values of the part. If the named values are stored in memory, the rest of the part can
-become one kernel. A group of nodes can be one kernel if its axes and indices obey four rules:
+returns a `FusedIndexing`, which contains the axes and indices of the kernel. If one kernel cannot compute the part, the
+exception NotOneKernel names some of the values in the part. If other kernels compute and store the named values, one
+kernel can compute the remaining nodes of the part. A group of nodes can be one kernel if its axes and indices obey four
+rules:
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once

@@ -270,7 +270,7 @@ class Partition(FirstParts):
     # ---- the result ------------------------------------------------------------------
 
     def ordered_homes(self) -> list[int]:
-        """Returns the parts in an order in which their kernels can run."""
+        """Returns the parts (future kernels) in order: each part comes after the parts whose results it reads."""
         key = {h: min(self.position[n] for n in part) for h, part in self.parts.items()}
         return list(nx.lexicographical_topological_sort(self.quotient(), key=lambda h: key[h]))
 

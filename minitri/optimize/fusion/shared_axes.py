@@ -30,14 +30,14 @@ MAX_BUFFERS = 96
 
 
 class FusedIndexing(Indexing):
-    """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
-    would read too many arrays.
+    """The axes of a kernel with several operations, and the indices at which the kernel needs each node. Raises
+    NotOneKernel if the kernel would read too many arrays.
 
     `loop`: the axis of a loop that computes both products and other reductions. None without such a loop.
     `held`: the column axes of the products that sum over `loop`. Each program covers these axes completely. The file
         one_kernel.py sets both fields, `loop` and `held`.
-    `in_parts`: the results of which each program of a split reduction stores a part. The value for a result is True if
-        the axes of this result are permuted.
+    `in_parts`: the results that are stored in parts, one part by each program of a split reduction. The value for a
+        result is True if the axes of this result are permuted.
     `transposed`: whether a product's column axis comes before its row axis. The file computed_factor_first.py sets
         `transposed`.
     """

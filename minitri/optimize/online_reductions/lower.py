@@ -35,8 +35,8 @@ from minitri.tiles.lower import Lowering, Nest
 
 def followed(op: Op) -> tuple[Op, ...]:
     """Returns the reductions and element counts whose old values correct the partial sum of an op. An old value is the
-    value before the current block of the loop. For example, the loop of a softmax needs the old maximum to correct the
-    partial sum, so the sum *follows* the maximum.
+    value before the current block of the loop. In a softmax, for example, the sum *follows* the maximum: the loop
+    corrects the partial sum with the old maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]

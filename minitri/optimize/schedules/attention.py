@@ -112,7 +112,7 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None if no product of
     the kernel shares a loop with other reductions.
 
-    Each program computes some complete rows of the result and iterates over the loop.
+    Each grid program computes some complete rows of the result, in a loop over the shared axis.
     """
     loop = kernel.shared_loop
     if loop is None:
@@ -139,7 +139,7 @@ def tile_within(
 ) -> AttentionTile:
     """Returns the best tile that fits into shared memory.
 
-    `held`: the extents of the axes that each program covers completely.
+    `held`: the extents of the axes that are not divided into blocks.
     `described`: whether tensor descriptors may load the blocks.
     """
     dots = kernel.dots

@@ -58,7 +58,7 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
 
 
 def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> dict[str, int]:
-    """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
+    """Returns, for each axis, how many of the loaded and stored bytes are contiguous in memory along the axis.
 
     A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
     counted. If the argument `fastest` is true, each load or store is counted only for the axis along which its stride

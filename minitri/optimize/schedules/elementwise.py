@@ -4,10 +4,10 @@
     x.T + y                     {i: 64, j: 64}       x is contiguous along i, y along j
 
 The function `elementwise` returns the schedule of a kernel without reductions. Neighbouring threads process
-neighbouring elements along a single axis: the axis along which the most loaded and stored bytes are contiguous. In a
-transpose, loads and stores are contiguous along different axes. The tile of a transpose is a square, so that loads and
-stores both access whole cache lines. The tile of a transpose is a rectangle if one axis is short or if rows have an odd
-length. If the contiguous axis is short, the tile covers the next axis too.
+neighbouring elements along one axis. Along this axis, the most loaded and stored bytes are contiguous. In a transpose,
+loads and stores are contiguous along different axes. The tile of a transpose is a square, so that loads and stores both
+access whole cache lines. The tile of a transpose is a rectangle if one axis is short or if rows have an odd length. If
+the contiguous axis is short, the tile covers the next axis too.
 
 The tile of a kernel without a transpose has about 1024 elements. For elements of at most 16 bits, the tile has about
 2048 elements. A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 if it

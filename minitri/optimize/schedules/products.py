@@ -75,7 +75,7 @@ class Tile(NamedTuple):
         return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """Returns the tile with as many of its `stages` (loaded blocks) as fit into `shared` bytes of memory."""
+        """Returns the tile with the most `stages` for which the loaded blocks fit into `shared` bytes."""
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
@@ -363,8 +363,8 @@ def has_steps(buffer: Buffer) -> bool:
 
 
 def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
-    """Returns the tile for persistent programs that load factors through descriptors. Returns None if the tile does not
-    fit into shared memory. Returns None if each multiprocessor would compute at most one tile.
+    """Returns the tile for a persistent kernel that loads its factors with tensor descriptors. Returns None if the tile
+    does not fit into shared memory. Returns None if each multiprocessor would compute at most one tile.
     """
     dots, extents = kernel.dots, {a.name: size(a, 1) for a in kernel.parallel}
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])

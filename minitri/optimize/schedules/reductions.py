@@ -1,4 +1,4 @@
-"""Chooses block sizes for reductions of rows, which are contiguous in memory, and of columns, which are strided.
+"""Chooses block sizes for reductions of rows and of columns. Rows are contiguous in memory, and columns are strided.
 
 The function `reduction` returns the schedule of a kernel with reductions. The schedule contains a role (grid, loop or
 whole) and a block size for each axis. The schedule also contains the number of warps and the name of the rule. Block

@@ -8,8 +8,8 @@ the value.
 
 The function `computed` takes an op, and a `Value` for each operand. The returned `Value` says what is known about the
 result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is possible, the
-`Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term (name) are
-equal in every element. Each function returns every possible kind of number, and sometimes also kinds that are
+`Value` also contains this number. Each `Value` has a name, called its term. If two values have the same name (term),
+all their elements are equal. Each function returns every possible kind of number, and sometimes also kinds that are
 impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
@@ -68,7 +68,7 @@ class Value(Record):
 
 
 def constant(x: Any, dtype: DType) -> Value:
-    """Returns the `Value` that is certainly the number x."""
+    """Returns a `Value` that can only be the number x."""
     x = np.asarray(x, dtype.numpy).item()
     return Value(frozenset((_kind(x, dtype),)), ("constant", str(x)), (x,))
 

@@ -80,7 +80,7 @@ def is_known(f: Formula) -> bool:
 
 
 def as_text(f: Formula) -> str:
-    """Formats a formula as text, for the reasons in the printed program."""
+    """Returns the formula as text, which the printed program shows as a reason."""
     return folded(f, comparison, "a condition on values", "{} and {}".format, "({} or {})".format)
 
 

@@ -6,20 +6,20 @@
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
 The pass `skip-blocks` shortens some loops of a tile program, so that they run over only a part of their axis. Such a
-loop gets a start and an end, computed from the start of the grid program's block. With loop bounds, causal and windowed
-attention compute half of their blocks or fewer. The pass `skip-blocks` has no rule for attention in particular. The
-pass `skip-blocks` skips a block if two facts are proven:
+loop gets a start and an end, computed from the start of the grid program's block. Because of the loop bounds, causal
+attention and windowed attention skip at least half of their blocks. The pass `skip-blocks` has no rule for attention in
+particular. The pass `skip-blocks` skips a block if two facts are proven:
 
   - A condition, such as the condition of a `where`, fails for every element of the block
     (optimize/skip_blocks/condition_ranges.py).
   - An iteration in which the condition fails changes no carried value (optimize/skip_blocks/no_effect_proofs.py).
 
-In causal attention, the condition of the mask (a `where`) holds for all elements of the blocks below the diagonal. If a
-condition holds for all elements of a loop's blocks, the loop does not need to test the condition. The pass
-`skip-blocks` replaces one loop by two or three loops over the same carried values. In causal attention, the new loop
-over the blocks below the diagonal does not test the condition of the `where`. In the text of a program, each loop lists
-what was proven about its blocks (`because`). If the last block of a loop with products can be incomplete, this block
-gets a loop of its own. If the last block has a loop of its own, the loop over all complete blocks needs no bounds
+In causal attention, the condition of the mask (a `where`) holds for all elements of the blocks below the diagonal. A
+loop need not test a condition that holds for every element of every block in the loop. The pass `skip-blocks` cuts one
+loop into two or three loops, which run one after another and update the same variables. In causal attention, the new
+loop over the blocks below the diagonal does not test the condition of the `where`. In the text of a program, each loop
+lists what was proven about its blocks (`because`). If the last block of a loop with products can be incomplete, this
+block gets a loop of its own. If the last block has a loop of its own, the loop over all complete blocks needs no bounds
 check.
 
 No block is skipped in a loop that runs over several axes, or in a loop that contains stores. A condition on values from

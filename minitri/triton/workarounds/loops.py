@@ -20,8 +20,9 @@ another product of the same iteration.
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
 constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
 accumulator after the end of its loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
-11305). The function `rt.unknown` hides the constant from the pass, so that the pass skips the loop. LLVM later removes
-the code of the function `rt.unknown`, so it adds no instructions to the machine code.
+11305). The function `rt.unknown` hides from the pass that the initial value of the accumulator is a constant. Therefore
+the pass skips the loop. LLVM later removes the code of the function `rt.unknown`, so it adds no instructions to the
+machine code.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -79,8 +80,8 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 
 def hide_starts(program: Program) -> Program:
-    """Hides the initial value of each accumulator that would make Triton's compiler fail. Triton's compiler fails if a
-    loop reduces loaded blocks into an accumulator that several later loops read.
+    """Hides the initial values of some accumulators from Triton's compiler, so that the compiler does not fail.
+    Triton's compiler fails if a loop reduces loaded blocks into an accumulator that several later loops read.
     """
     loops = program.loops
     read_twice = {
