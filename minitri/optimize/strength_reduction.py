@@ -42,9 +42,7 @@ def reduce_strength(graph: Graph) -> Graph:
 
 
 def power_of_constant(i: Interner, node: Node) -> Node | None:
-    """Replaces `x ** n` by products, reciprocals and at most one square root. A square root is needed only if 2 * n is
-    odd.
-    """
+    """Replaces `x ** n` by products, reciprocals and at most one square root."""
     match node:
         case Apply(op="power", args=(x, View(x=Const(value=n)) | Const(value=n))):
             pass
