@@ -82,8 +82,8 @@ class Operator(Record):
         result is `out`, and the gradient of the result is `g`. "" means that the derivative is zero or does not exist.
     `cost`: "cheap": the operator takes one or two instructions. "special": the operator is slow, or the
         special-function unit computes it.
-    `relaxed`: a shorter Triton template for f32 with a relative error of about 2**-18. Kernels whose results are
-        rounded to 16 bits use it (minitri/optimize/fast_math/relax.py).
+    `relaxed`: a shorter Triton template for f32 with a relative error of about 2**-18. The shorter template serves
+        kernels that round their results to 16 bits (minitri/optimize/fast_math/relax.py).
     """
 
     name: str
@@ -113,8 +113,8 @@ class Operator(Record):
 
     @property
     def templates(self) -> dict[str, str]:
-        """Returns a dictionary from dtypes to Triton templates. A key of the dictionary is the name of a dtype, such as
-        "f64", or the letters of several kinds of dtypes, such as "iu" for all integers.
+        """Returns a dictionary from dtypes to templates of Triton expressions. A key is the name of a dtype, such as
+        "f64", or consists of letters for kinds of dtypes: "iu" stands for all integers.
         """
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 

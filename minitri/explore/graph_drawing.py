@@ -1,7 +1,7 @@
 """Draws the graph with a box for each node. In the drawing of a large graph, one box shows all nodes that come from one
 library call or source line.
 
-The function `views` takes a graph, and a function that returns the marks (numbers) of a node. The page highlights a box
+The function `views` takes a graph, and a function from nodes to their marks (numbers). The page highlights a box
 together with the lines of text that have the same mark (document.py). `views` returns a list of views, which are
 drawings of the graph as plain data.
 
@@ -163,8 +163,8 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
     """Returns a drawing of boxes and edges as plain data.
 
-    `edges` maps each edge, a pair of boxes, to the list of its labels. `gap` is the distance between two layers, in
-    pixels.
+    `edges` maps each edge, a pair of boxes, to the list of its labels. The boxes lie in horizontal layers, `gap` pixels
+    apart.
     """
     places, lines = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}

@@ -1,8 +1,8 @@
 """Finds the graph nodes that each line of a stage comes from, for the stage `triton` and for Triton's own stages.
 
 The function `generated_lines` takes the generated Triton source, its kernels and the graph nodes of each op. The
-function `machine_lines` takes a `MachineCode` and the name of one of Triton's own stages. Both functions return an
-`Origin` for each line, which has the graph nodes that the line comes from.
+function `machine_lines` does the same for one of Triton's own stages: it takes a `MachineCode` and the stage's name.
+Both functions return an `Origin` for each line, which has the graph nodes that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}

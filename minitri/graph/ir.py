@@ -148,7 +148,7 @@ Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Con
 
 @cache
 def axis(k: int) -> Dim:
-    """Returns the symbol `d0`, `d1`, …, which stands for the index along the k-th axis of a result."""
+    """Returns the symbol `d0`, `d1`, … for the index along axis k of a result."""
     return dims.axis(f"d{k}")
 
 
@@ -166,7 +166,7 @@ def axis_symbol(k: int) -> Symbol:
 
 
 def pick(k: int) -> Dim:
-    """Returns the symbol `@0`, `@1`, …, which stands for the element of the k-th index array of a Gather node."""
+    """Returns the symbol `@0`, `@1`, … for an element of index array k of a Gather node."""
     return dims.value(f"@{k}")
 
 

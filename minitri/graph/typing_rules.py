@@ -207,8 +207,8 @@ class Typer:
         return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
-        """Returns the promoted dtype of several values, for a result with a fixed dtype. The promoted dtype of weak
-        floats is f32.
+        """Promotes the dtypes of several values to one fixed (not weak) dtype. The promoted dtype of weak floats is
+        f32.
         """
         dtype, weak = self.promoted(values)
         return f32 if weak and dtype == f64 else dtype

@@ -4,9 +4,9 @@ The function `graph_work` makes a prediction from the graph, `kernel_work` from 
 program. The sizes of all arrays must be known. A prediction is a `Work`, which holds bytes and operations.
 
 `graph`: each needed input is read once, each output is written once, and each node is computed once.
-`kernels`: the reads and writes of temporaries between kernels are added (kernels/memory_traffic.py).
-`tiles`: repeated reads and unused elements are added. For example, x is read once for each column of tiles. A second
-    loop reads a row again. Elements past the end of an axis are computed too.
+`kernels`: as `graph`, plus the reads and writes of temporary arrays between kernels (kernels/memory_traffic.py).
+`tiles`: repeated reads and unused elements are added. For example, x is read once for each column of tiles. A kernel
+    with two loops over a row reads the row twice. Elements past the end of an axis are computed too.
 
 If several tiles read the same bytes, a cache serves most of the repeated reads.
 

@@ -50,7 +50,7 @@ class NotOneKernel(Exception):
 
 
 class Demand(Record):
-    """One needed element of a node: the index of the element, and the guards (conditions under which it is needed).
+    """The index of one element that a kernel needs, with guards (conditions under which the kernel needs the element).
 
     A guard is an integer expression: the element is needed only where every guard is >= 0.
     """
@@ -128,15 +128,15 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The axes of one kernel, and all indices at which the kernel needs each node. The file
+    """The axes of one kernel. For each node, also the indices of the elements that the kernel needs. The file
     minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if a node is needed at too many different indices.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
-        """Finds all indices at which the kernel needs each node. The kernel computes the nodes `inside`, and stores the
-        nodes `roots`.
+        """Finds, for each node, the indices of the elements that the kernel needs. The kernel computes the nodes
+        `inside`, and stores the nodes `roots`.
 
         `allows(symbol, n)` says whether the size `symbol` can be `n`.
         """

@@ -282,9 +282,9 @@ class Kernel(Record, eq=False):
     def held(self) -> set[str]:
         """The names of the held axes: the axes along which one grid program computes all indices.
 
-        An axis can be held only if matrix products and reductions share a loop, as in attention. The held axes are all
-        axes of the products, except the row axes and the axis of the shared loop. A grid program computes and stores a
-        value only once if the value is the same along a held axis.
+        An axis can be held only if matrix products and reductions share a loop, as in attention. A grid program
+        computes all indices of a product's axis, unless the axis is a row axis or the axis of the shared loop. A grid
+        program computes and stores a value only once if the value is the same along a held axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -296,11 +296,11 @@ class Decision(Record):
     producer) passes to another node (the consumer). The field `fused` says whether the producer and the consumer are in
     one kernel, and the field `rule` says why.
 
-    The field `again` is true if the consumer is in a later loop of the producer's kernel. In a later loop, the kernel
-    loads its inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
-    fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
-    the value. If several kernels read a value, the write of the value is counted in only one of their ledger lines
-    (fusion decisions). The field `spans` has the source spans of the value.
+    The field `again` is true if one kernel computes the producer in one loop and the consumer in a later loop. In a
+    later loop, the kernel loads its inputs from memory again. If the producer and the consumer are fused, `bytes` is
+    the memory traffic that fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the
+    write and the read of the value. If several kernels read a value, the write of the value is counted in only one of
+    their ledger lines (fusion decisions). The field `spans` has the source spans of the value.
     """
 
     value: str
@@ -387,7 +387,7 @@ def reads_bytes(dot: Dot) -> bool:
 
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
-    """Eliminates dead code: keeps the stores, the ops in `results`, and all ops that these ops depend on."""
+    """Eliminates dead code: keeps the stores, the ops `results`, and the direct and indirect operands of kept ops."""
     ops = list(body)
     kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], children)}
     return tuple(op for op in ops if op in kept)

@@ -16,10 +16,10 @@ grammar needs no rules for whitespace. For example, `layout` replaces the end of
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also raises errors for unmatched brackets, uneven indentation, names that are too long, f-strings and byte
-strings. The parser's tables are made on first use, and all threads share the tables. Each call of the parser has its
-own state, so several threads can parse at the same time. The parser does not look up names: the graph builder finds
-what each name means.
+`layout` also raises errors for f-strings, byte strings, unmatched brackets, uneven indentation and too long names. The
+parser's tables are made on first use, and all threads share the tables. Each call of the parser has its own state, so
+several threads can parse at the same time. The parser does not look up names: the graph builder finds what each name
+means.
 """
 
 import keyword

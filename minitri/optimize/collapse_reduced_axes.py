@@ -13,8 +13,8 @@ column index. If an operand is broadcast along one of two reduced axes, the addr
 along the other axis. If an array has gaps in memory, its contiguous axis is not merged with other axes. One long axis
 can be split into more parts than either of two shorter axes. Neighbouring axes that are not contiguous in memory are
 merged only if the merge gives over 1.5 times as many parts. Two sums that read the same array are treated alike,
-because the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in place of
-two axes of lengths 96 and 16:
+because the two sums will share a kernel. For example, the axes of lengths 96 and 16 in `sum(x / m)` become one axis of
+length 96*16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

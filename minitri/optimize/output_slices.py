@@ -5,12 +5,12 @@
                                                                               store out[i, 1, j] %7
                                                                               (out seen as f32[M, 2, N])
 
-Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
-selects one of them. A loop over a row of the concatenation cannot compute the softmax of one operand, because the
-operand has shorter rows. With this optimisation, the kernel loops over rows of the operands instead of rows of the
-result. Each operand is computed once, and is stored into its own slice of the result. So the operands of the
-concatenation must have equal extents. While fusion decides which nodes share a kernel, the slices count as separate
-results of the program. After fusion, all slices of a result lie in one array again.
+Without slices, a kernel computes all operands of a concatenation for each element of the result, and selects one value.
+A loop over a row of the concatenation cannot compute the softmax of one operand, because the operand has shorter rows.
+With this optimisation, the kernel loops over rows of the operands instead of rows of the result. Each operand is
+computed once, and is stored into its own slice of the result. So the operands of the concatenation must have equal
+extents. While fusion decides which nodes share a kernel, the slices count as separate results of the program. After
+fusion, all slices of a result lie in one array again.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.

@@ -213,9 +213,9 @@ def in_loops(graph: Graph, parts: bool) -> set[Node]:
     """Returns the products that stay in a loop with other reductions, as in attention.
 
     A loop of products of f32 arrays is divided into one kernel for each product if the products can be computed from
-    TF32 parts. A loop of products is not divided into several kernels if its scores (the results of the first product)
-    would take too much memory. A loop with a mask that depends on positions, such as a causal mask, stays one kernel,
-    because one kernel can skip blocks of scores.
+    TF32 parts. If the scores (the results of the first product) would take too much memory, a loop of products stays
+    one kernel. A loop with a mask that depends on positions, such as a causal mask, stays one kernel, because one
+    kernel can skip blocks of scores.
     """
     found: set[Node] = set()
     for node in {group.node for groups in loops(graph).values() for group in groups}:

@@ -300,8 +300,8 @@ class Following(Record):
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
         """Returns a sum such as a variance: each term is a product of two deviations from a mean. The sum of each part
-        uses deviations from the means of this part. Before the sums of the parts are added, each sum is corrected, so
-        that it contains deviations from the means of all elements.
+        uses deviations from the means of this part. Before the sums of the parts are added, each sum is corrected for
+        the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

@@ -61,8 +61,8 @@ def measured(
     program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
-    """Measures several candidate options for a call. Returns each candidate with its time, or with the reason why it
-    has no time.
+    """Measures the time of a call with each of several candidate `Options`. Returns each candidate with its time, or
+    with the reason why it has no time.
     """
     check_effort(effort)
     if any(not isinstance(o, Options) for o in candidates or ()):

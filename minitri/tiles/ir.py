@@ -111,7 +111,7 @@ PLAIN = Hints()
 
 
 class LaunchOptions(Record, kw_only=True, eq=False):
-    """The options of a tile program that its schedule chooses.
+    """Options that the schedule of a tile program chooses.
 
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).

@@ -10,9 +10,9 @@
 The function `lower` takes a kernel and its schedule. It returns a tile program. The schedule gives each axis a block
 size and a role: grid, whole or loop.
 
-The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
-loops) ends with its reductions over looped axes. Within a phase, results that need loops over the same axes are
-computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
+The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase is a group
+of loops, followed by reductions over the axes of the loops. Within a phase, results that need loops over the same axes
+are computed in one loop nest. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest
 loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along this axis is read
 once. For a reduction, a loop carries a partial result for each position in a block. After the loop, one reduction
 combines the partial results of all positions in a block.
@@ -82,11 +82,11 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`). A sum that shares a loop
-        with another reduction keeps its corrections.
+        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`). The corrections of a sum
+        stay if the sum shares a loop with another reduction.
 
-        A partial sum needs the corrections `rescale` and `shift` only if its loop also computes a reduction that the
-        sum depends on. A reduction over all elements at once has no partial sum.
+        Corrections (`rescale` and `shift`) are needed only if a sum depends on another reduction of the same loop. A
+        reduction over all elements at once has no partial sum.
         """
 
         def untransported(op: Op) -> Op:

@@ -3,8 +3,8 @@
     exp(x)      the kernel calls `__nv_expf`, one of 350 functions of libdevice
 
 Triton's compiler reads all of libdevice for each kernel that calls a function of libdevice. Reading all of libdevice
-takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a
-few functions takes 1 ms.
+takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a small copy of libdevice takes
+1 ms.
 
 The function `small_copy` takes a kernel in Triton's first IR. It returns the path of a copy of libdevice with the
 functions that the kernel calls. The linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR.

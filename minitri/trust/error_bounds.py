@@ -81,9 +81,10 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class Terms(NamedTuple):
-    """For each element of a matrix product: how often its terms are rounded, and how large its terms are.
+    """The rounding of the terms of a matrix product: for each element of the product, how often a term is rounded, and
+    how large the terms are.
 
-    `rounds` is the largest number of roundings of a term. `size` is the sum of the absolute values of the terms.
+    `rounds` says how many times a term is rounded at most. `size` is the sum of the absolute values of the terms.
     """
 
     rounds: Any

@@ -69,7 +69,9 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        """Returns the magnitude of a float node (0 if the node is exact), or the value of any other node."""
+        """For a float node, returns the magnitude (the scale of its rounding errors), or 0 if the node is exact. For
+        any other node, returns its value.
+        """
         if not node.dtype.is_float:
             return self.value[node]
         return self.size[node] if node in self.size else number(self.i, self.absolute(node), 0.0)

@@ -35,12 +35,12 @@ constant, as a score of attention is, log2 e is merged into that constant. For c
 times the maximum of x, because rounding is monotone.
 
 Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
-of h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. A score of attention
-already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. Values
-loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e.
-If x * log2 e could overflow, `x - h` is computed first and then multiplied by log2 e. The factor exp(h(old) - h(new))
-that corrects a running sum is always computed from the difference of h(old) and h(new). In exp(h(old) - h(new)), the
-multiplication by log2 e comes after the subtraction, so that rounding errors do not accumulate from block to block.
+of h * log2 e changes all exponents of a row by the same amount, which is at most `|h| * 2**-24`. Attention multiplies
+each score by a constant, so a score already has a relative rounding error of up to `2**-24`. Values loaded from memory
+have no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e. If x * log2 e
+could overflow, `x - h` is computed first and then multiplied by log2 e. The factor exp(h(old) - h(new)) that corrects a
+running sum is always computed from the difference of h(old) and h(new). In exp(h(old) - h(new)), the multiplication by
+log2 e comes after the subtraction, so that rounding errors do not accumulate from block to block.
 """
 
 import math

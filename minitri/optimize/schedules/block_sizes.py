@@ -104,8 +104,8 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses. For example, a kernel that computes
-    `x + bias` reads each element of the bias for many rows, but each element counts once.
+    """Returns the number of different elements that a load or store accesses. For example, `x + bias` reads each
+    element of the bias for many rows. Each element of the bias is counted only once.
     """
     indexed = math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
     return min(indexed, math.prod(e.constant or 4096 for e in op.buffer.shape))

@@ -6,8 +6,8 @@
 The function `elementwise` returns the schedule of a kernel without reductions. Neighbouring threads process
 neighbouring elements along a single axis: the axis along which the most loaded and stored bytes are contiguous. In a
 transpose, loads are contiguous along one axis and stores along another axis. The tile of a transpose is a square, so
-that loads and stores both access whole cache lines. The tile of a transpose is a rectangle if one axis is short or if
-rows have an odd length. If the contiguous axis is short, the tile covers the next axis too.
+that loads and stores both access whole cache lines. A transpose gets a rectangular tile instead of a square tile if an
+axis is short, or if rows have an odd length. If the contiguous axis is short, the tile covers the next axis too.
 
 Without a transpose, a tile has about 1024 elements, or 2048 elements of at most 16 bits. A program without a transpose
 has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes much for each element. A transpose of

@@ -6,7 +6,7 @@ the value.
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-The function `computed` takes an op, and a `Value` for each operand. It returns a `Value`, which says what is known
+The function `computed` takes an op and the `Value`s of its operands. It returns a `Value`, which says what is known
 about the result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is
 possible, the `Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term
 (name) are equal in every element. Each function returns every possible kind of number, and sometimes also kinds that

@@ -50,7 +50,7 @@ class Both(Joined):
 
 
 class Either(Joined):
-    """A formula that holds at the indices at which `a` or `b` holds."""
+    """The formula "a or b", for two formulas `a` and `b`."""
 
 
 Formula = Union[Dim, Both, Either, None]  # a Dim is a test, which holds where the Dim is not negative

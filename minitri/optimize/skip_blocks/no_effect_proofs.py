@@ -7,11 +7,11 @@
       next %s = … * exp(%m - next) + sum exp(…)      %s * 1 + 0, while %m is finite
     }
 
-The function `unchanged` takes a loop, and the ops before it. It also takes assumptions about some ops of the loop, for
-example that a condition fails. For each carried value, it returns the reason why the value does not change. If there is
-no proof, the function `unchanged` returns None. The proof evaluates one iteration of the loop with the assumptions
-(optimize/skip_blocks/abstract_values.py). The proof that an iteration has no effect succeeds if the evaluated iteration
-leaves each carried value unchanged.
+The function `unchanged` takes a loop and the ops before the loop. It also takes assumptions about some ops of the loop,
+for example that a condition fails. For each carried value, it returns the reason why the value does not change. If
+there is no proof, the function `unchanged` returns None. The proof evaluates one iteration of the loop with the
+assumptions (optimize/skip_blocks/abstract_values.py). The proof that an iteration has no effect succeeds if the
+evaluated iteration leaves each carried value unchanged.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If the running maximum m stays the same, an online sum is multiplied by

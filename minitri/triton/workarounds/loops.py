@@ -2,10 +2,10 @@
 
 *Operands that are overwritten while a tensor core reads them.* If a kernel has computed the first operand of a product,
 a tensor core of a Hopper GPU reads this operand from registers. A grid program does not wait until the tensor core has
-read an operand from registers, but continues with its next instructions. In a loop that Triton pipelines, the grid
-program computes the operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets
-the grid program write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue
-9433). Because registers are overwritten too early, the sums of the product are wrong, and differ from call to call.
+read an operand from registers, but continues with its next instructions. In a pipelined loop, the grid program computes
+the next operand while a tensor core reads the previous operand. Triton 3.6 lets the grid program write the next operand
+to registers that the tensor core is still reading (triton-lang/triton, issue 9433). Because registers are overwritten
+too early, the sums of the product are wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
