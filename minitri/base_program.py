@@ -140,7 +140,7 @@ class BaseProgram:
     def compilation(self, context: Context) -> Compilation:
         """Returns the stages of the program for a compilation context.
 
-        If two contexts have the same types of parameters, their compilations share one graph.
+        Compilations for equal parameter types share one graph.
         """
         built = self._built(context.instance)
         made = Compilation(context, built.values)

@@ -55,7 +55,7 @@ PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optim
 
 
 class Start(Record, eq=False):
-    """The first stage of a program that was read from the text of a stage, such as the stage `tile`."""
+    """The first stage of a loaded program. `mt.load` read the program from the text of this stage, such as `tile`."""
 
     stage: str
     value: Any

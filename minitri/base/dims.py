@@ -55,7 +55,7 @@ class Pair(Record):
     value: ClassVar[Callable[[Any, Any], Any]]  # applies the function to two integers or integer arrays
 
     def is_never_negative(self) -> bool:
-        """Checks whether the value of this function of two `Dim`s is proven to be >= 0 for all sizes."""
+        """Checks whether this pair, such as n // m, can be proven to be >= 0 for all sizes."""
         raise NotImplementedError
 
 

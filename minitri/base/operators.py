@@ -103,7 +103,7 @@ class Operator(Record):
     relaxed: str = ""
 
     def operand_dtype(self, promoted: DType) -> DType:
-        """Returns the dtype to which operands are converted, given their promoted dtype."""
+        """Returns the dtype to which operands with the promoted dtype `promoted` are converted."""
         if self.operands == "bool":
             return bool_
         return f32 if self.operands == "float" and not promoted.is_float else promoted

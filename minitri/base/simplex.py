@@ -56,7 +56,7 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
     The simplex tableau (a matrix of linear equations) has one row for each monomial (a product of symbols). Each row
     has an artificial variable: the difference between the monomial's coefficients in the target and in the weighted
-    sum. If all artificial variables become 0, the weighted sum is the target.
+    sum. If the artificial variable of every row becomes 0, the weighted sum equals the target.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)

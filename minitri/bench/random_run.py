@@ -53,7 +53,7 @@ class Session(NamedTuple):
 
     `shrink`: the ratio of times below which a program is reduced to its smallest slow part (result_tables.py). 0
         reduces no program.
-    `budget`: the time limit in seconds. After this time, no new program is started.
+    `budget`: the time limit in seconds. No program is started after the time limit.
     """
 
     programs: int

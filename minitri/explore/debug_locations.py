@@ -227,7 +227,7 @@ def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
 
 
 def straightened(ptx: str) -> str:
-    """Returns the PTX text without the `.loc` directives inside inline assembly, except the first of each block.
+    """Returns the PTX text with only the first `.loc` directive of each block of inline assembly.
 
     LLVM increases the line number after each line of inline assembly, although the whole inline assembly comes from one
     line of the source.

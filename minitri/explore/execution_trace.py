@@ -261,8 +261,8 @@ def buffers(plan: Plan) -> list[Buffer]:
 def inputs(compiled: Compilation) -> dict[str, Any]:
     """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
 
-    Integer inputs count again from 0 before they reach the size of the shortest axis of all inputs. So each element of
-    an integer input is a valid index.
+    The elements of an integer input stay below the length of the shortest axis, because the count starts at 0 again. So
+    each element of an integer input is a valid index.
     """
     context, inputs = compiled.context, compiled.plan.inputs
     least = min((n for b in inputs for n in b.layout(context.sizes)[0]), default=1)

@@ -14,12 +14,12 @@ This module does not record LLVM's passes.
 The functions `our_passes` and `triton_passes` turn each `Step` into a dict with the keys name, group, stage, about,
 where, patch, rules and fresh.
 
-The key `patch` says how to change the text before a pass into the text after the pass. A patch is a list [[start, end,
-new lines, renumbered], …]: the new lines replace the old lines from `start` up to `end`. A patch does not repeat
-unchanged text, and the page shows a patch as a diff. The flag `renumbered` is true if the lines differ only in the
-numbers of values, such as `%3` and `%4`. The key `fresh` is true if no earlier text exists: for the pass `parse`, and
-for the text of a kernel before Triton's first pass. The key `rules` lists the rules that the pass applied, as the field
-`rules` of `Step` does.
+The key `patch` describes the difference between the texts before and after a pass. A patch is a list [[start, end, new
+lines, renumbered], …]: the new lines replace the old lines from `start` up to `end`. A patch does not repeat unchanged
+text, and the page shows a patch as a diff. The flag `renumbered` is true if the lines differ only in the numbers of
+values, such as `%3` and `%4`. The key `fresh` is true if no earlier text exists: for the pass `parse`, and for the text
+of a kernel before Triton's first pass. The key `rules` lists the rules that the pass applied, as the field `rules` of
+`Step` does.
 """
 
 import inspect

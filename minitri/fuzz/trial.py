@@ -8,9 +8,10 @@ two kinds of comparisons:
 `relations` compares the program with changed programs that must compute the same result
     (minitri/testing/equivalent_programs.py).
 
-To make a failing program smaller, `trial` simplifies the random choices that made the program. Next, `trial` simplifies
-the sizes and elements of the arguments. For a simplified program or simplified arguments, `trial` repeats only the
-comparison that failed for the original program. The file session.py, not `trial`, reports crashes and hangs.
+To make a failing program smaller, `trial` simplifies the random choices that made the program. Then the function
+`trial` simplifies the sizes and elements of the arguments. For a simplified program or simplified arguments, `trial`
+repeats only the comparison that failed for the original program. The file session.py, not `trial`, reports crashes and
+hangs.
 
 The file that stores a failure contains the failing program. Comments above the program contain everything that is
 needed to repeat the failure:

@@ -295,7 +295,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    The pass optimize/pack_operands.py copies an array in memory by a cast to the array's own dtype.
+    A cast to the array's own dtype copies an array in memory (optimize/pack_operands.py).
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

@@ -73,7 +73,9 @@ class GraphTerms(Terms[Element]):
         return type(node).__name__.lower() if self.places(e) is None else "", ()
 
     def below(self, root: Element) -> list[Element]:
-        """Returns `root` and its direct and indirect operands, with operands first."""
+        """Returns `root` and its direct and indirect operands. Each operand comes before the elements that use the
+        operand.
+        """
         return postorder([root], lambda e: self.look(e)[1])
 
     def varies(self, e: Element) -> bool:
@@ -145,8 +147,8 @@ def build(
 ) -> Node:
     """Returns a node of this shape that computes the expression `root`.
 
-    The argument `axes` says which index replaces each axis symbol of the expression, such as d0. The argument `given`
-    maps some elements to nodes that already have their values.
+    The argument `axes` says which index replaces each axis symbol of the expression, such as d0. For some elements, the
+    argument `given` already has a node with the element's value.
     """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)

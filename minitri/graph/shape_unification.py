@@ -75,8 +75,8 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
 
 
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[dims.Dim, int]]:
-    """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
-    7, then H is 2.
+    """If exactly one name in a dimension has an unknown size, finds this size. Example: if G is 3 and `G * H + 1` is 7,
+    then H is 2.
 
     Returns conditions that make the found sizes valid: each pair (d, n) stands for the condition d >= n.
     """

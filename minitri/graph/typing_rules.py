@@ -35,9 +35,10 @@ class Array(Record):
     The field `dtype` is the dtype that the program sees. The dtype of the field `node` is the compute dtype of `dtype`:
     f32 for f16 and bf16, otherwise `dtype` itself.
 
-    `weak`: whether the value is a weak scalar. A weak scalar takes the dtype of the other operand.
-    `wide`: a node that computes the same values in f64, or None. Only values that are f32 by default, such as a
-        quotient of integers, have such a node.
+    `weak`: whether the value is a weak scalar. A weak scalar has no fixed dtype: an operator converts it to the dtype
+        of the other operand.
+    `wide`: None, or a node with the same values as `node`, computed in f64. Only values that are f32 by default, such
+        as a quotient of integers, have such a node.
     """
 
     node: Node

@@ -12,8 +12,8 @@ power for small whole numbers, so a chip that runs at its power limit computes f
 
 The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor of the product,
 and the scale for the sums of the product. It changes only products of f16 arrays. A bf16 number x can be so large that
-the sum of x * w overflows without the scale s. Two kinds of scales are not moved: scales of the first factor, and
-scales that change along the summed axis.
+the sum of x * w overflows without the scale s. A scale of the first factor is not moved to the result. A scale that
+changes along the summed axis is not moved either.
 """
 
 import numpy as np

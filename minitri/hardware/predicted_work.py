@@ -1,7 +1,7 @@
 """Predicts how many bytes a program reads and writes, and how many operations the program computes.
 
 The function `graph_work` makes a prediction from the graph, `kernel_work` from the kernels, and `tile_work` from a tile
-program. The sizes of all arrays must be known. A prediction is a `Work`, which holds bytes and operations.
+program. The sizes of all arrays must be known. A prediction is a `Work`: numbers of bytes, and numbers of operations.
 
 `graph`: each needed input is read once, each output is written once, and each node is computed once.
 `kernels`: as `graph`, plus the reads and writes of temporary arrays between kernels (kernels/memory_traffic.py).

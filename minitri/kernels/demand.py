@@ -340,9 +340,8 @@ class Indexing:
     def axis_order(self) -> list[str]:
         """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
-        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. With the reduced axis k
-        between the row axis and the column axis, the tiles of both factors have the layout that `tl.dot` needs: [row,
-        k] and [k, column].
+        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. If the reduced axis k is
+        in the middle, the tiles of the factors are [row, k] and [k, column], as `tl.dot` requires.
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):

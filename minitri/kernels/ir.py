@@ -18,8 +18,8 @@ notation on named axes.
 
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
-slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
-an index that contains a symbol for a computed value. The field `picks` pairs each symbol with the op that computes its
+slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. In the index of a
+gather, a symbol stands for each computed value. The field `picks` pairs each symbol with the op that computes its
 value. A kernel does not say in which order it computes the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the

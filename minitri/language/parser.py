@@ -1,9 +1,10 @@
 """Parses the source text of a minitri program, and makes the syntax tree.
 
-The functions `parse_expression`, `parse_module` and `parse_type` take a text. They return nodes of ast.py with their
-spans, or raise a ParseError. The one idea: one grammar (grammar.lark) has three start symbols: for an expression, a
-module and a type. The parser takes one token at a time and makes a node as soon as it has read the node's tokens. No
-function of the parser recurses. The steps from a text to syntax nodes are:
+The functions `parse_expression`, `parse_module` and `parse_type` take a text. Each function returns a syntax tree
+(ast.py) with source spans. For a text with a mistake, the function raises a ParseError. The one idea: one grammar
+(grammar.lark) has three start symbols: for an expression, a module and a type. The parser takes one token at a time and
+makes a node as soon as it has read the node's tokens. No function of the parser recurses. The steps from a text to
+syntax nodes are:
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 

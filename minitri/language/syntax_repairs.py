@@ -4,8 +4,8 @@
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. It returns the
-given ParseError with a correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml
+The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. The function adds
+a correction to the ParseError, or returns another error that describes the mistake better. Rows of syntax_repairs.toml
 define errors that describe a common mistake more exactly than the parser's error. The one idea: the parser itself
 decides whether an edit is a correction, so the edits to try can be mere guesses. The corrections of syntax_repairs.toml
 for the line of the error are tried first. The correction in the given ParseError comes next, and the edits of the

@@ -13,14 +13,14 @@ If the tiles have fewer rows, more programs share the work, but the second facto
 divided into more parts, more additions are needed. The cost model in product_cost.py estimates the time of the product
 for each number of parts and each number of rows in a tile.
 
-The function `choose` takes a chip and the sizes of a product. It returns the number of parts and the tile for which the
-estimated time is least. The file split_k.py divides the depth into the returned number of parts. The file
-schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time that a
-block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
-and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit elements
-were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the times for
-8-bit elements. The cost model does not cover products with many rows, because their second factor is converted and
-stored once (pack_operands.py).
+The function `choose` takes a chip and the sizes of a product. The function returns the choice with the least estimated
+time: a number of parts and a tile. The file split_k.py divides the depth into as many parts as `choose` returns. The
+file schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time
+that a block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a
+chip and compares them with the choice of the cost model. Only products whose second factor is computed from 8-bit
+elements were measured. If a second factor is computed from wider elements, such as f16, the cost model assumes the
+times for 8-bit elements. The cost model does not cover products with many rows, because their second factor is
+converted and stored once (pack_operands.py).
 """
 
 from minitri.graph.ir import Apply, Const, Contract, Index, Input, View, children, is_copy, postorder, viewed
@@ -45,7 +45,7 @@ def is_converted(node: Contract) -> bool:
 
 
 def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
-    """Returns the number of parts (at most `most`) and the tile that have the least estimated time.
+    """Returns the choice with the least estimated time: a number of parts (at most `most`) and a tile.
 
     Among choices with equal times, the choice with the fewest parts is returned.
     """

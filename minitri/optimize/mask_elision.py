@@ -13,11 +13,11 @@ class `MaskElision` evaluates the ops between a load and a reduction for an elem
 value that reaches the reduction is the neutral element of the reduction, the reduction needs no `where`.
 
 Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests. The file skip_blocks/skip.py gives the
-last, shorter block a loop of its own. The loop over complete blocks then needs no test. The pass `boundary-peeling`
-runs before the pass `mask`, and marks some programs `peeled`. In a peeled program, the code for complete tiles does not
-test the end of the last grid axis. If tensor descriptors load a block (tensor_descriptors.py), the GPU's copy engine
-tests the bounds, so the program needs no test. The file deferred_tf32_checks.py adds a loop that needs no bounds test.
-Each iteration of the added loop reads a single index, which is always inside the axis.
+last, shorter block a loop of its own. The loop over the complete blocks needs no bounds test. The pass
+`boundary-peeling` runs before the pass `mask`, and marks some programs `peeled`. In a peeled program, the code for
+complete tiles does not test the end of the last grid axis. If tensor descriptors load a block (tensor_descriptors.py),
+the GPU's copy engine tests the bounds, so the program needs no test. The file deferred_tf32_checks.py adds a loop that
+needs no bounds test. Each iteration of the added loop reads a single index, which is always inside the axis.
 
 The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). If an index is not a
 polynomial, the proof that its test is needless uses facts about blocks (minitri/tiles/index_facts.py). A test stays if

@@ -20,17 +20,17 @@ contiguous along the column index. A factor without the layout that its product 
 the result reads the factor again. A packed copy, which is made only once, is cheaper than repeated slow reads if each
 element is used often enough.
 
-If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
-packing. A first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC
-(1536) uses. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. A
-factor whose rows begin at odd multiples of 2 bytes is packed even if the product has few operations. For example,
-`pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A
-first factor that is a concatenation is packed if more than one tile of columns uses it. Without packing, each element
-of a concatenation needs several loads and a test. If several tiles of rows use a computed second factor, the factor is
-stored in memory before the product starts. Without a copy of a computed factor, the tensor core waits until each block
-is computed. Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the
-weights without their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from
-registers (fusion/computed_factor_first.py).
+The hardware can copy rows of an unpacked first factor to shared memory if the rows begin at multiples of 4 bytes. A
+first factor with rows at multiples of 4 bytes is packed only if each element has at least REUSE_OF_ASYNC (1536) uses.
+If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. A factor whose
+rows begin at odd multiples of 2 bytes is packed even if the product has few operations. For example, `pad(x, ((0, 0),
+(1, 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor that is
+a concatenation is packed if more than one tile of columns uses it. Without packing, each element of a concatenation
+needs several loads and a test. If several tiles of rows use a computed second factor, the factor is stored in memory
+before the product starts. Without a copy of a computed factor, the tensor core waits until each block is computed.
+Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the weights without
+their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
+(fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

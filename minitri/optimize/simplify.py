@@ -228,7 +228,7 @@ def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
 
 def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
     """Splits the expression `x` into an array y and a list of cheap operators that turn y into `x`. Each operator has
-    one operand. The list begins with the operator that is applied last.
+    one operand. The operator that is applied last comes first in the list.
     """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):

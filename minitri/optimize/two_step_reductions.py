@@ -151,8 +151,8 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
-    """Returns the number of parts that cover an axis, and the length of a part. The number of parts is at most `parts`,
-    and the length is a multiple of `step`. The last part of the axis can be shorter than the other parts.
+    """Returns the number of parts that cover an axis, and the length of a part. There are at most `parts` parts. The
+    length of a part is a multiple of `step`. The last part of the axis can be shorter than the other parts.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -192,8 +192,8 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: 
 
 
 def made_of(root: Node) -> list[Node]:
-    """Returns a node and all nodes that it is computed from. The operands of products, reductions and scans are not
-    among the returned nodes.
+    """Returns a node and its direct and indirect operands. The operands of products, reductions and scans are not among
+    the returned nodes.
     """
     return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.children(node))
 

@@ -91,7 +91,7 @@ def measured(
 
 
 def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Executable]) -> Executable:
-    """Returns `build(options)` with the fastest options for a call.
+    """Returns the `Executable` that `build` makes with the fastest options for a call.
 
     The options come from the disk cache. If the disk cache has no options for the call, schedules are measured now, and
     the fastest options are cached.

@@ -41,8 +41,8 @@ class Statement(Record):
 class Filled(dict[str, Any]):
     """A dictionary from the placeholders of a statement to the texts that replace them.
 
-    Most placeholders become the same text everywhere in a statement. A placeholder in `words` or in `drawn_again` gets
-    a new text at each occurrence.
+    Most placeholders become the same text everywhere in a statement. Each occurrence of a placeholder gets a new text
+    if `words` or `drawn_again` contains the placeholder.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:

@@ -94,7 +94,7 @@ class Hints(Record):
     `descriptor`: the block sizes of the tensor descriptor that makes the access, one for each axis of the array.
     `evict_first`: whether the L2 cache may drop the loaded elements before others.
     `fast`: whether the operator is compiled to its faster, less precise fast-math form.
-    `in_parts`: whether a maximum over rows first reduces parts of 16 columns each.
+    `in_parts`: whether the maximum of each row is computed in two steps, with parts of 16 columns in the first step.
     `unknown_start`: whether the initial value of a `Carry` is hidden from Triton's compiler.
     `wait`: whether each iteration of the loop first waits until the tensor cores have finished.
     """

@@ -61,8 +61,8 @@ class Nest:
 class Lowering:
     """Makes the statements of one tile program in `out`.
 
-    Constants and initial values come before the loop that uses them, and equal constants share one op. A value in a
-    loop has all axes of its operands, in the order of the program's axes.
+    Constants and initial values come before the loop that uses them, and equal constants share one op. In a loop, the
+    result of an op has every axis that an operand of the op has. The axes are in the program's order.
     """
 
     online = False  # whether a reduction can run in the loop of another reduction that it depends on

@@ -42,8 +42,8 @@ def sigmoid(x):
 def divide(a, b):
     """Returns a / b. If b has one value for a whole row of a, the reciprocal of b is computed once for the row.
 
-    With a reciprocal that is computed once for a row, quotients below `2**-100` are off by up to 3 units in the last
-    place. All other quotients of f32 numbers are rounded correctly.
+    If the reciprocal is computed only once for a row, quotients below `2**-100` have errors of up to 3 units in the
+    last place. All other quotients of f32 numbers are rounded correctly.
     """
     if a.dtype == tl.float64:
         return a / b

@@ -1,4 +1,4 @@
-"""Functions that make generated kernels faster or avoid a mistake of the compiler, and that change no result.
+"""Functions for generated kernels: they make a kernel faster or avoid a compiler bug, but change no result.
 
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores

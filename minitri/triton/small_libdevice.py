@@ -6,10 +6,10 @@ Triton's compiler reads all of libdevice for each kernel that calls a function o
 takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a small copy of libdevice takes
 1 ms.
 
-The function `small_copy` takes a kernel in Triton's first IR. It returns the path of a copy of libdevice with the
-functions that the kernel calls. The linker of Triton's compiler makes the small copy of libdevice, as text of LLVM IR.
-The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice has the functions that kernels
-call most often (`COMMON`), so most kernels share one copy.
+The function `small_copy` takes a kernel as TTIR (Triton's first intermediate representation). It returns the path of a
+copy of libdevice with the functions that the kernel calls. The linker of Triton's compiler makes the small copy of
+libdevice, as text of LLVM IR. The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice
+has the functions that kernels call most often (`COMMON`), so most kernels share one copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
 branch in each function of libdevice selects one of the two versions. Triton's compiler decides this branch only after

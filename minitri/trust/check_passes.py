@@ -6,9 +6,9 @@ The pass of the first failing row is wrong, because the results before this pass
 `check` searches for smaller arguments for which the same pass fails.
 
 `interpreter`: code for numpy arrays, which Triton's interpreter runs. Its tiles are as large as Triton allows.
-`cuda`: code for a GPU, which numpy and Triton's interpreter run. Reports call this variant "cuda:90 on CPU".
+`cuda`: code for a GPU, run on the CPU by numpy and by Triton's interpreter. Reports call this variant "cuda:90 on CPU".
 `cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
-`cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.
+`cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` checks the variant `cuda wide`.
 `gpu`: the GPU itself, if there is one.
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each

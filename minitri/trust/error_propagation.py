@@ -191,7 +191,7 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element of x that is a multiple of 1 / `grid` and has no error (e is 0)."""
+    """Returns True for each element of x whose error e is 0 and whose value is a multiple of 1 / `grid`."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 

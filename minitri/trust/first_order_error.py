@@ -132,8 +132,8 @@ class _Magnitudes:
         """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of the result.
 
         The estimate is a numerical derivative: the operator of `node` is evaluated with a slightly larger and a
-        slightly smaller argument k. Argument k is moved by the fraction s of its own magnitude, where s is `STEP` units
-        in the last place of 1. The larger of the two changes of the result is divided by s.
+        slightly smaller argument k. The change of argument k is the magnitude of the argument times s. The fraction s
+        is `STEP` units in the last place of 1. The larger of the two changes of the result is divided by s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]

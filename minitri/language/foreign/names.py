@@ -94,8 +94,8 @@ class Foreign(Record):
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Binds the arguments of a call to the parameters of this row. Returns a dictionary from parameters to
-        arguments.
+        """Binds the arguments of a call to the parameters in this row of names.csv. Returns a dictionary from
+        parameters to arguments.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """

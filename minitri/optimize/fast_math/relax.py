@@ -231,8 +231,8 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. A value that
-    a loop of a tile program carries is treated as a reduction of the row, because loops carry the results of
+    """Checks whether h depends on a reduction of the row. The value h is subtracted from each element of the row. A
+    value that a loop of a tile program carries is treated as a reduction of the row, because loops carry the results of
     reductions.
 
     For example, a softmax subtracts the maximum h of a row from each element, and adds up the terms `exp(x - h)`.

@@ -34,8 +34,8 @@ class FusedIndexing(Indexing):
     would read too many arrays.
 
     `loop`: the axis of the loop that reductions and products share. None without such a loop.
-    `held`: the column axes of products whose summed axis is `loop`. Each program covers these axes completely. The file
-        one_kernel.py sets `loop` and `held`.
+    `held`: the column axes of products whose summed axis is `loop`. Each grid program covers the held axes completely.
+        The file one_kernel.py sets `loop` and `held`.
     `in_parts`: the results of which each program of a split reduction stores a part. The value is True if the axes of
         the result are permuted.
     `transposed`: whether the columns of products come before the rows. computed_factor_first.py sets this field.

@@ -9,9 +9,9 @@ special case:
 
 Maximum: while all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan. If the
     maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are 0. If the
-    maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
-    corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition gives.
-Mean: while the count of elements is 0, the mean is 0 / 0. So 0 replaces the shift (the correction summand).
+    maximum is not only subtracted, 0 replaces the maximum, and the correction factor is 1. After the loop, one more
+    factor corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition
+    gives. Mean: while the count of elements is 0, the mean is 0 / 0. So 0 replaces the shift (the correction summand).
 """
 
 from collections.abc import Iterable, Sequence

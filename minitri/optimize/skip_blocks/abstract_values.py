@@ -12,11 +12,11 @@ possible, the `Value` also contains this number. Each `Value` has a name, called
 (name) are equal in every element. Each function returns every possible kind of number, and sometimes also kinds that
 are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
-A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
-`multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
-results for negative numbers lie between its results for the smallest and the largest negative number. The library numpy
-computes the results of an operator for the smallest and the largest number of each kind. The numbers 0.0 and -0.0
-belong to the same kind, because a sum of both can have either sign (docs/reference/semantics.md).
+A kind stands for many numbers, for example for all negative numbers. Each operator in the table `MONOTONE`, such as
+`multiply`, is monotone on the numbers of one kind. If an operator is monotone, all its results for negative numbers lie
+between its results for the smallest and the largest negative number. The library numpy computes the results of an
+operator for the smallest and the largest number of each kind. The numbers 0.0 and -0.0 belong to the same kind, because
+a sum of both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence

@@ -8,13 +8,12 @@ computes the addresses of both blocks from one register. If the second block has
 reads the address of this block from a register that no instruction has written. With a wrong address, a part of the
 product is missing, or the program reads memory outside of its arrays.
 
-If software pipelining copies blocks in advance, Triton gives each block an address of its own.
-Triton copies no block in advance for a loop of one iteration. Triton also copies no factor that the kernel computes,
-and no block with fewer than four contiguous bytes. Products of tiles of fewer than 64 rows use instructions that read
-the factors from registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel
-tiles of fewer than 64 rows, so that products read no factor from shared memory. `python tests/undefined_registers.py`
-searches the machine code of many kernels for registers that nothing has written. This file can be deleted when only
-ptxas 12.9 (Triton 3.7) and later are supported.
+If software pipelining copies blocks in advance, Triton gives each block an address of its own. Triton copies no block
+in advance for a loop of one iteration. Triton also copies no factor that the kernel computes, and no block with fewer
+than four contiguous bytes. Products of tiles of fewer than 64 rows use instructions that read the factors from
+registers instead of shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer
+than 64 rows. `python tests/undefined_registers.py` searches the machine code of many kernels for registers that nothing
+has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
 """
 
 from dataclasses import replace
