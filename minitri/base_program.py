@@ -121,7 +121,7 @@ class BaseProgram:
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
 
-        Only a program that was read from the text of a stage needs arrays in a certain layout.
+        Only a program from `mt.load` needs its arrays in a certain layout.
         """
         return call
 

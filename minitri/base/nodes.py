@@ -129,7 +129,9 @@ def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
 
 
 def grouped(pairs: Iterable[tuple[K, N]]) -> defaultdict[K, list[N]]:
-    """Returns the values of each key, in the order of the pairs (key, value). A key without a pair has no values."""
+    """Returns the values of each key, in the order of the pairs (key, value). If a key is in no pair, its list of
+    values is empty.
+    """
     groups = defaultdict[K, list[N]](list)
     for key, value in pairs:
         groups[key].append(value)

@@ -61,8 +61,8 @@ class Operator(Record):
         standard has the function.
     `arity`: the number of array operands.
     `numpy`: the numpy function that defines the operator. It takes numpy arrays of compute dtypes, which were converted
-        as `operands` says. It returns an array of the result dtype. A row of operators.toml names a function of
-        operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
+        as `operands` says. The function returns an array of the result dtype. A row of operators.toml names a function
+        of operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
         numpy's warnings.
     `triton`: the template of a Triton expression. The operands replace {0}, {1} and {2}, and the operand dtype
         (`tl.float32`) replaces {t}. A table has a template for each kind of dtypes: {"f64": ..., "iu": ...}. Templates
@@ -233,5 +233,5 @@ def neutral(op: str, dtype: DType) -> int | float | bool:
 
 
 def fill_value(dtype: DType) -> int | float | bool:
-    """Returns the value that a gather returns for an index that is out of bounds."""
+    """Returns the element that a gather gives for an index out of bounds: nan, false or 0."""
     return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0

@@ -14,8 +14,8 @@ caches. The time to the first result of torch.compile is measured in a worker pr
 other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch. If the relative error of
-eager torch is 1 or more, a result may have ten times this error. The relative error of eager torch can be 1 or more if
-the exact result is a difference of nearly equal numbers, as in mean(x - mean(x)).
+eager torch is 1 or more, a result may have up to ten times the error of eager torch. The relative error of eager torch
+can be 1 or more if the exact result is a difference of nearly equal numbers, as in mean(x - mean(x)).
 """
 
 import os

@@ -41,8 +41,7 @@ OURS = "<minitri "
 
 
 class Row(NamedTuple):
-    """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
-    and uses.
+    """Facts about one line of a stage, for example its source lines.
 
     `lines`: line numbers in the generated Triton source, counted from 1. The operation comes from these lines.
     `defines`, `uses`: the names of the values or registers that the operation defines and uses.

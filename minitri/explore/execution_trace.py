@@ -20,9 +20,9 @@ each access. The module execution_trace.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays. Most sizes are no multiples of a block size, so masks have an
 effect. Several combinations of sizes are tried, until the sizes fulfil the program's conditions. Programs with matrix
-products get larger sizes, because a tile of a matrix product has at least 16 elements along an axis. When the recorded
-steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid programs are
-left out.
+products get larger sizes than other programs, because each axis of their tiles has at least 16 elements. When the
+recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of the remaining grid
+programs are left out.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ Line = Sequence[tuple[float, float]]  # the points of an edge
 def layout(
     sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0
 ) -> tuple[dict[Any, Box], dict[tuple[Any, Any], Line]]:
-    """Returns the boxes of an acyclic graph, and the points of each edge.
+    """Computes the layout of an acyclic graph: a box for each node, and the points of each edge.
 
     `sizes` has the (width, height) of each node, in pixels. The nodes are arranged in horizontal layers, which are
     `gap` pixels apart.

@@ -9,11 +9,11 @@ Both functions return an `Origin` for each line, which has the graph nodes that 
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A line that computes an op of the tile program comes from the same graph nodes as the op. A line that computes an index,
-a mask or a loop-carried value gets the graph nodes of all lines that use its result (function `served`). The line at
-the head of a loop gets the graph nodes of all lines in the loop's body. Some lines serve the kernel as a whole: the
-head of the function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the
-kernel as a whole gets the graph nodes of all stores of the kernel.
+A source line that computes an op of the tile program gets the graph nodes of the op. A line that computes an index, a
+mask or a loop-carried value gets the graph nodes of all lines that use its result (function `served`). The line at the
+head of a loop gets the graph nodes of all lines in the loop's body. Some lines serve the kernel as a whole: the head of
+the function, the heads of its branches, and lines that wait for an earlier kernel. A line that serves the kernel as a
+whole gets the graph nodes of all stores of the kernel.
 
 In Triton's own stages, the location of an operation leads to a line of the generated source (debug_locations.py). An
 operation with a location gets the graph nodes of the line that the location names. Some operations have no location,

@@ -176,7 +176,7 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 
 
 class Condition(Record):
-    """A relation between sizes that each call of the program checks.
+    """A relation between sizes. Each call of the program checks the relation.
 
     If the relation is not true, the call raises a CompileError with the code, message, label and help of the condition.
     """

@@ -33,7 +33,7 @@ summed expression.
 The function `transport` refuses a sum of where(p, F, 0), in which p is a condition. Example: for a row X that contains
 only -inf, F = exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor
 exp(old max - new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. To correct a
-sum of (x - mean(x)) ** 3, the loop would also need the sum of (x - mean(x)) ** 2, so `transport` refuses.
+sum of (x - mean(x)) ** 3, the loop would also need the sum of (x - mean(x)) ** 2, so `transport` refuses this sum too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,8 +52,8 @@ class Refused(Exception):
 
 class Terms(Generic[E]):
     """The interface with which `transport` reads a summed expression. One subclass of `Terms` reads expressions of
-    graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is replaced by its
-    operand.
+    graphs, and another subclass reads expressions of kernels. `Terms` shows the operand of a broadcast in place of the
+    broadcast.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
         bf16. Other casts, such as i32 to f32, have the operator "conversion". A reduction over the reduced axes has the

@@ -1,5 +1,5 @@
-"""Writes the operand of a reduction as an expression for one element (scalar form). Instead of a view, the expression
-reads an element of the viewed array.
+"""Writes the operand of a reduction as an expression for one element (scalar form). The expression contains no views:
+it reads elements of the viewed arrays.
 
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
@@ -95,8 +95,8 @@ class GraphTerms(Terms[Element]):
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """Returns how to correct a partial sum of the expression `root` after the running maximum or mean in `root` has
-        changed.
+        """Returns the correction that a partial sum of `root` needs when a running maximum or mean inside `root`
+        changes.
 
         Example: when a running maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n).
         Returns None if no correction is possible.

@@ -93,7 +93,7 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
 
 
 def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
-    """Returns the names in a dimension expression that have no size yet."""
+    """Returns the names of unknown size in a dimension expression."""
     return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
 
 

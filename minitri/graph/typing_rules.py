@@ -359,7 +359,7 @@ def require(holds: bool, rule: str) -> None:
 
 
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
-    """Returns a view of an array with this shape and index map.
+    """Returns the view of x that has the given shape and index map.
 
     If x has a node `wide`, which computes the same values in f64, the result has a view of `wide` too.
     """

@@ -317,9 +317,9 @@ class Indexing:
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Finds the operands of a concat that can contain one element of the concat's result. Each operand is returned
-        with the index of the element in this operand. Guards (conditions) test whether the operand contains the
-        element.
+        """Finds out which operands of a concat may contain a certain element of the result. For each operand, the
+        function returns the index at which the operand may contain the element. Guards (conditions) test whether the
+        operand contains the element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO

@@ -193,9 +193,9 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 
     The function does not recurse, so trees of any depth are possible.
 
-    Without `holds`, the function yields both branches `a` and `b` of a conditional expression `a if c else b`. With
-    `holds`, `postorder` yields only the branch that the condition `c` selects. `postorder` first yields the condition
-    `c`, and then asks `holds` whether `c` is true.
+    Without `holds`, the function yields both branches `a` and `b` of a conditional expression `a if c else b`. If
+    `holds` is given, `postorder` yields only the branch that the condition `c` selects. `postorder` first yields the
+    condition `c`, and then asks `holds` whether `c` is true.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

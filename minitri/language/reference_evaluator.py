@@ -2,9 +2,9 @@
 
 The results of this evaluator define what a program of the language means.
 
-The function `evaluate` takes a module, the name of its entry function, the arguments, and the size of each dimension.
-It returns one numpy array for each output. The one idea: values are numpy arrays and plain numbers. The evaluator has
-no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler. A mistake in the compiler
+The function `evaluate` calls the entry function of a module with the given arguments and sizes of dimensions. It
+returns one numpy array for each output. The one idea: values are numpy arrays and plain numbers. The evaluator has no
+typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler. A mistake in the compiler
 therefore shows as a difference from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu

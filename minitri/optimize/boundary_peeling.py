@@ -11,9 +11,9 @@ a peeled program twice, with and without the bounds checks of the last grid axis
 arrays of 134217426 elements is as fast as a copy on an H200 (`python tests/sweep_rows.py add`). Compilers for CPUs peel
 loops in a similar way: they move the last iterations out of a loop.
 
-Programs with loops are not peeled, because peeling does not remove the masks inside a loop. Programs for arrays of
-unknown size are not peeled. Programs of few tiles are not peeled, because launching their kernel takes most of the
-time.
+Programs with loops are not peeled, because peeling does not remove the masks inside a loop. The pass does not change
+programs for arrays of unknown size. Programs of few tiles are not peeled, because launching their kernel takes most of
+the time.
 """
 
 from dataclasses import replace

@@ -27,9 +27,9 @@ rows begin at odd multiples of 2 bytes is packed even if the product has few ope
 (1, 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor that is
 a concatenation is packed if more than one tile of columns uses it. Without packing, each element of a concatenation
 needs several loads and a test. If several tiles of rows use a computed second factor, the factor is stored in memory
-before the product starts. Without a copy of a computed factor, the tensor core waits until each block is computed.
-Weights of 8 bits are copied only if the product has many rows. The copy of 8-bit weights contains the weights without
-their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
+before the product starts. Without a copy of a computed factor, the tensor core waits until each block is computed. Only
+a product with many rows copies its 8-bit weights. The copy of 8-bit weights contains the weights without their scale
+(weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
 (fusion/computed_factor_first.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix

@@ -80,7 +80,7 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """Replaces an operation whose operands are constants by its result, a constant. A broadcast constant counts as a
+    """Evaluates an operation on constants, and replaces the operation by the result. A broadcast constant counts as a
     constant too.
     """
     if not isinstance(node, Apply) or None in map(_constant, node.args):

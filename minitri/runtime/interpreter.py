@@ -6,7 +6,7 @@ addresses of the arrays (`HostPointer`). The interpreter does not check accesses
 interpreter's own memory. During `check`, each array lies between two guard bands (`Guarded`). No kernel may write the
 bytes of a guard band. If the bytes of a guard band have changed, a kernel wrote outside of an array.
 
-The guard bands do not find a wrong store that is further away from the array than the width of a guard band.
+If a wrong store hits memory beyond the guard bands, no check finds this store.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The function `tune` takes a program, the arrays of a call, and an effort (how ma
 fastest `Options`. The file minitri/runtime/schedule_search.py measures the candidate options. A candidate counts as
 right if its result is close to the result of the program without optimisations. The function `chosen` caches the
 fastest options for a call on disk. The cache key contains the program, the sizes, strides and dtypes, the GPU and the
-version of Triton. `effort="full"` does not use options that were cached by a measurement with `effort="quick"`.
+version of Triton. With `effort="full"`, options that `effort="quick"` measured and cached are not used.
 
 The cost model, without measurements, chooses the schedules of general kernels. A general kernel serves all shapes of a
 program that was called with many shapes.

@@ -22,7 +22,7 @@ from minitri.base.nodes import Record
 
 
 class DoesNotFit(Exception):
-    """Raised if no statement can be made: its template cannot be filled, or its value is invalid or too large."""
+    """Raised if a template cannot be filled, or if the value of the new statement is invalid or too large."""
 
 
 class Statement(Record):

@@ -14,8 +14,8 @@ point of the grid.
 
 A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is the block
 size, rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index
-past the end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis
-or the block.
+past the end of the axis, or past the end of the block. Masks stop loads and stores of elements past the end of an axis
+or block.
 
 A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.
@@ -42,7 +42,7 @@ class TileAxis(Axis):
 
     @property
     def lanes(self) -> int:
-        """The number of elements that a tile has along this axis: the block, rounded up to a power of two."""
+        """The number of elements of a tile along the axis: the block size, rounded up to a power of two."""
         return 1 << max(0, self.block - 1).bit_length()
 
     @property
@@ -164,8 +164,8 @@ class Program(LaunchOptions, eq=False):
         return self.hints.get(about, PLAIN)
 
     def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
-        """Returns the tile program with the hints `more` added to the ops and loops in `about`. If the argument `about`
-        contains no op and no loop, the method returns this tile program itself.
+        """Returns the tile program with the hints `more` added to the ops and loops in `about`. If `about` is empty,
+        returns the tile program itself.
         """
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self

@@ -57,7 +57,7 @@ def unknown(start):
 
 @tl.core.builtin
 def settle(_semantic: Any = None):
-    """Waits until the tensor cores have read the registers that hold their operands.
+    """Waits until the tensor cores have read all operands that are in registers.
 
     The file minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 

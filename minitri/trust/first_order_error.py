@@ -111,8 +111,8 @@ class _Magnitudes:
     def cast(self, node: Apply) -> Node | None:
         """Returns the magnitude (the scale of the rounding errors) of the result of a cast.
 
-        A cast to fewer bits rounds, so the scale of the rounding errors becomes larger. A cast to more bits is exact,
-        and leaves the scale of the rounding errors unchanged.
+        A cast to fewer bits rounds, so the cast increases the scale of the rounding errors. A cast to more bits is
+        exact, and leaves the scale of the rounding errors unchanged.
         """
         (x,) = node.args
         made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]

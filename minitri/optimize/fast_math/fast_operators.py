@@ -1,4 +1,4 @@
-"""tile → tile: uses faster, less exact instructions for operators whose results are rounded to 16 bits ("fast math").
+"""tile → tile: uses faster but less exact instructions if results are rounded to 16 bits ("fast math").
 
     %2: f32[i] = sqrt %1           becomes     %2: f32[i] = sqrt %1 {fast = true}       tl.sqrt, not tl.sqrt_rn
 

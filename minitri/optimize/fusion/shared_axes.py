@@ -5,10 +5,10 @@
 
 The class `FusedIndexing` takes a part of a graph: the nodes that one kernel computes. It finds the demands of each
 node. A *demand* is an index at which a kernel needs a node, such as `x[i, r]`. The file minitri/kernels/demand.py
-handles parts with a single operation. In a part with several operations, each further result or reduction reuses
-existing axes with the same extent. If several existing axes have the same extent, the kernel uses the axis with which
-its operations share the most loads. If each grid program reduces one piece of an array, the program can also store
-another result that is computed from this piece.
+handles parts with a single operation. In a part with several operations, a later operation reuses existing axes of the
+same length. Among existing axes of the same length, the kernel uses the axis that lets the operations share the most
+loads. If each grid program reduces one piece of an array, the program can also store another result that is computed
+from this piece.
 
     t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x

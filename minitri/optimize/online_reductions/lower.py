@@ -11,7 +11,8 @@ Maximum: while all elements so far are -inf, a finite number replaces the maximu
     maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are 0. If the
     maximum is not only subtracted, 0 replaces the maximum, and the correction factor is 1. After the loop, one more
     factor corrects the sum to the true maximum. So a row that contains only -inf gives the result that the definition
-    gives. Mean: while the count of elements is 0, the mean is 0 / 0. So 0 replaces the shift (the correction summand).
+    gives.
+Mean: while the count of elements is 0, the mean is 0 / 0. So 0 replaces the shift (the correction summand).
 """
 
 from collections.abc import Iterable, Sequence
@@ -193,7 +194,7 @@ class OnlineLowering(Lowering):
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
 
-    The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The maximum y may be
+    The function accepts a maximum y that is subtracted from the elements x, as in `exp(x - y)`. The maximum y may be
     subtracted from the earlier maximum `old y` (before the current block), as in `exp(old y - y)`, the correction
     factor of a sum. The maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
     """

@@ -59,9 +59,9 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
 def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> dict[str, int]:
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
-    A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
-    counted. If the argument `fastest` is true, each load or store is counted only for the axis along which its stride
-    is smallest. If the argument `sectors` is true, a whole memory sector is counted for each element.
+    If the stride is small but not 1, only the used bytes of each memory sector are counted. If the argument `fastest`
+    is true, each load or store is counted only for the axis along which its stride is smallest. If the argument
+    `sectors` is true, a whole memory sector is counted for each element.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:

@@ -10,8 +10,8 @@ that loads and stores both access whole cache lines. A transpose gets a rectangu
 axis is short, or if rows have an odd length. If the contiguous axis is short, the tile covers the next axis too.
 
 Without a transpose, a tile has about 1024 elements, or 2048 elements of at most 16 bits. A program without a transpose
-has at most 4 warps. A program of a transpose has 8 warps, or 16 if it computes much for each element. A transpose of
-few elements has smaller tiles, so that more multiprocessors have a tile.
+has at most 4 warps. A program of a transpose has 8 warps, or 16 warps if each element needs much computation. A
+transpose of few elements has smaller tiles, so that more multiprocessors have a tile.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of such rows has
 tiles of 2048 elements, so each thread has 8 elements. With larger tiles, transposes of the shape [16, 197, 777] took up

@@ -9,8 +9,8 @@ the value.
 The function `computed` takes an op and the `Value`s of its operands. It returns a `Value`, which says what is known
 about the result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is
 possible, the `Value` also contains this number. Each `Value` has a name, called its term. Two values with the same term
-(name) are equal in every element. Each function returns every possible kind of number, and sometimes also kinds that
-are impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+(name) are equal in every element. The returned kinds include every possible kind of number, and sometimes impossible
+kinds (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers, for example for all negative numbers. Each operator in the table `MONOTONE`, such as
 `multiply`, is monotone on the numbers of one kind. If an operator is monotone, all its results for negative numbers lie

@@ -80,7 +80,7 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 def hide_starts(program: Program) -> Program:
     """Hides the initial value of each accumulator that would make Triton's compiler fail. Triton's compiler fails if a
-    loop reduces loaded blocks into an accumulator that several later loops read.
+    loop reduces loaded blocks into an accumulator, and several later loops read this accumulator.
     """
     loops = program.loops
     read_twice = {
