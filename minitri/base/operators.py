@@ -113,8 +113,8 @@ class Operator(Record):
 
     @property
     def templates(self) -> dict[str, str]:
-        """Returns a dictionary from dtypes to templates of Triton expressions. A key is the name of a dtype, such as
-        "f64", or consists of letters for kinds of dtypes: "iu" stands for all integers.
+        """Returns a dictionary from dtypes to templates of Triton expressions. A key such as "f64" names one dtype. A
+        key such as "iu" has a letter for each of several kinds of dtypes, here for all integers.
         """
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 

@@ -64,9 +64,9 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
 
     All implementations are measured in the given order, and then once more in reverse order. The last implementation is
     measured twice in succession, so it has no warm-up before its second measurement. An implementation that fails is
-    not run again. Before each call, the GPU waits in a spin loop, which is equally long for all implementations. After
-    a longer rest, a chip would compute faster. Before each call, the GPU is kept busy at least as long as the CPU needs
-    to queue a call of any implementation.
+    not run again. Before each call, the GPU waits in a spin loop, which is equally long for all implementations.
+    Otherwise, the chip would compute faster for an implementation with longer rests between its calls. Before each
+    call, the GPU is kept busy at least as long as the CPU needs to queue a call of any implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls) for name, calls in peers.items()}

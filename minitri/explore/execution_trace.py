@@ -261,7 +261,7 @@ def buffers(plan: Plan) -> list[Buffer]:
 def inputs(compiled: Compilation) -> dict[str, Any]:
     """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
 
-    The elements of an integer input stay below the length of the shortest axis, because the count starts at 0 again. So
+    In an integer input, the count restarts at 0 before it reaches the length of the shortest axis of all inputs. So
     each element of an integer input is a valid index.
     """
     context, inputs = compiled.context, compiled.plan.inputs

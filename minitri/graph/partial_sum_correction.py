@@ -32,8 +32,8 @@ summed expression.
 
 The function `transport` refuses a sum of where(p, F, 0), in which p is a condition. Example: for a row X that contains
 only -inf, F = exp(X - max(X)) is nan. For such a row, the sum of where(p, F, 0) is nan or 0, depending on p. The factor
-exp(old max - new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. To correct a
-sum of (x - mean(x)) ** 3, the loop would also need the sum of (x - mean(x)) ** 2, so `transport` refuses this sum too.
+exp(old max - new max) is the same for every p, so multiplying by the factor gives a wrong sum for some p. The function
+`transport` also refuses a sum of (x - mean(x)) ** 3. The correction would need the sum of (x - mean(x)) ** 2, too.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -341,7 +341,7 @@ class Indexing:
         """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
         In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. If the reduced axis k is
-        in the middle, the tiles of the factors are [row, k] and [k, column], as `tl.dot` requires.
+        in the middle, the tiles of the factors have the axes [row, k] and [k, column], as `tl.dot` requires.
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):

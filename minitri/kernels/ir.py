@@ -283,8 +283,8 @@ class Kernel(Record, eq=False):
         """The names of the held axes: the axes along which one grid program computes all indices.
 
         An axis can be held only if matrix products and reductions share a loop, as in attention. A grid program
-        computes all indices of a product's axis, unless the axis is a row axis or the axis of the shared loop. A grid
-        program computes and stores a value only once if the value is the same along a held axis.
+        computes all indices along a product's axis, unless the axis is a row axis or the axis of the shared loop. A
+        grid program computes and stores a value only once if the value is the same along a held axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()

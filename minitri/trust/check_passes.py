@@ -106,8 +106,8 @@ class _Check:
         """Returns the first row of the report, for the stage where the program begins: the graph, or the stage whose
         text was loaded.
 
-        If the program begins at the graph, two results must be right: the result of the syntax tree and the result of
-        the graph.
+        If the program begins at the graph, the row says whether the syntax tree and the graph both give the right
+        result.
         """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))

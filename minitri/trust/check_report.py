@@ -22,8 +22,7 @@ SHOWN = 24  # elements of an array that a report prints
 class CheckRow(NamedTuple):
     """The result of checking one stage. The field `by` has the name of the pass that made the stage.
 
-    `max_error` and `bound` are the error and the error bound of one element: the element with the largest ratio of the
-    two.
+    `max_error` and `bound` are the error and the error bound of the element with the largest ratio of error to bound.
     """
 
     by: str

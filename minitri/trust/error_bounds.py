@@ -81,8 +81,7 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class Terms(NamedTuple):
-    """The rounding of the terms of a matrix product: for each element of the product, how often a term is rounded, and
-    how large the terms are.
+    """Numbers for the error bound of each element of a matrix product. Each element is a sum of terms.
 
     `rounds` says how many times a term is rounded at most. `size` is the sum of the absolute values of the terms.
     """

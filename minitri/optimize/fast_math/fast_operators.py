@@ -6,8 +6,8 @@ The pass `fast-math` marks a kernel `relaxed` only if its results are rounded to
 a faster instruction with a relative error of about 2**-18 (field `relaxed` in minitri/base/operators.py).
 
 The pass `fast-operators` gives the hint `fast` to operators of `relaxed` programs that have a faster instruction. The
-fast instruction for `2**x` returns 0 instead of a denormal number. The fast instruction is used only for powers `2**(x
-- h)` in which all elements of a row have the same h. For example, h can be the row's maximum. If h is the row's
+fast instruction for `2**x` returns 0 instead of a denormal number. The fast instruction computes a power only if the
+exponent is x - h, with the same h for the whole row. For example, h can be the row's maximum. If h is the row's
 maximum, the largest power `2**(x - h)` of the row is 1. If the largest power of a row is 1, denormal powers are too
 small to change the sum of all powers.
 """

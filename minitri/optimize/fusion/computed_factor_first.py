@@ -2,9 +2,10 @@
 
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
-The function `in_order` changes the order of a kernel's axes. If only the second factor of the products is computed, the
-column axis comes before the row axis. An example is a second factor that is computed from 8-bit weights. Tensor cores
-of Hopper GPUs take computed values from registers, but only as the first operand of a multiplication.
+The function `in_order` changes the order of a kernel's axes. If the first factor of a product is loaded and the second
+factor is computed, the column axis comes before the row axis. An example is a second factor that is computed from 8-bit
+weights. Tensor cores of Hopper GPUs take computed values from registers, but only as the first operand of a
+multiplication.
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous

@@ -20,10 +20,11 @@ as a row.
 
 A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
 warp has about a thousand elements. If a kernel writes a result for every element of a row, each warp processes 1024
-bytes of the row (2048 bytes for elements of at most 16 bits). If much is computed for each element, a row has twice as
-many warps (long_bodies.py). The numbers in this module come from measurements on an H200 (tests/sweep_rows.py measures
-them again). The measured rows have 256 to 131072 elements of 16 or 32 bits. Rows of unknown size get smaller blocks
-than long rows. The functions `_columns` and `_whole_columns` choose the block sizes for columns.
+bytes of the row. For elements of at most 16 bits, each warp processes 2048 bytes. If much is computed for each element,
+a row has twice as many warps (long_bodies.py). The numbers in this module come from measurements on an H200
+(tests/sweep_rows.py measures them again). The measured rows have 256 to 131072 elements of 16 or 32 bits. Rows of
+unknown size get smaller blocks than long rows. The functions `_columns` and `_whole_columns` choose the block sizes for
+columns.
 """
 
 import math
