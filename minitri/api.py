@@ -106,7 +106,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     The decorated function may call other programs. The decorated function may also use constants of its module or of an
     enclosing function (`EPS`, `other.EPS`). A constant is a number, a dtype, or a tuple that contains only numbers and
-    dtypes. If a number or dtype that the function uses changes, the next call compiles the function again.
+    dtypes. If the value of a constant changes, the next call compiles the function again.
 
     `options`: keyword arguments for the class `Program`: `without`, `options` and `effort`.
 

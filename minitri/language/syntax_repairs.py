@@ -4,8 +4,8 @@
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. It returns the
-given ParseError with a correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml
+The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. The function adds
+a correction to the ParseError, or returns another error that describes the mistake better. Rows of syntax_repairs.toml
 define errors that describe a common mistake more exactly than the parser's error. The one idea: the parser itself
 decides whether an edit is a correction, so the edits to try can be mere guesses. The function first tries the
 corrections of syntax_repairs.toml, at the line of the error. The function `repaired` then tries the correction in the

@@ -12,8 +12,8 @@ column index. The address of an element does not depend on the index of an axis 
 an array has gaps in memory, its contiguous axis is not merged with other axes. A long merged axis can be split into
 more parts than one of the original axes. Neighbouring axes that are not contiguous in memory are merged only if the
 merged axis can be split into over 1.5 times as many parts. Two sums that read the same array are treated alike, because
-the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in place of two
-axes of lengths 96 and 16:
+the two sums will share a kernel. For example, the axes of lengths 96 and 16 in `sum(x / m)` become one axis of length
+96*16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

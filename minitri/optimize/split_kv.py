@@ -136,8 +136,8 @@ class _Group:
         partial = two_step_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
-            """Adds an axis of columns to an array that has one value for each part and row. The result has the shape
-            [*B, part, M, N]: batch sizes, parts, rows and columns.
+            """Adds a column axis to `of_parts`, an array with one value for each part and row. The result has the shape
+            [*B, part, M, N]: M rows and N columns for each batch index and each part.
             """
             kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
             return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))

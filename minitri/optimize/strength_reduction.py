@@ -17,13 +17,14 @@ A power is replaced if its exponent is an integer from -7 to 8, or a multiple of
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
 Each multiplication in the new expression for a power rounds once. The exponents of replaced powers lie between -7 and
-8, so at most eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The error
-of the math library's power function is also at most 4 units in the last place (`ulp` in minitri/base/operators.toml).
-Integer products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power
-of two gives the same bits, because both operations round the same number once. In `tanh(softplus(x))`, a part of the
-activation function mish, tanh is written as a quotient: `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. To avoid overflow,
-the numerator and the denominator of the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)). The
-quotient for `tanh(softplus(x))` adds only positive terms, so no digits cancel.
+8, so at most eight roundings are needed. Each rounding causes an error of at most half a unit in the last place, so the
+error of eight roundings is at most 4 units. The math library's power function has an error of up to 4 units in the last
+place, too (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The
+multiplication that replaces a division by a power of two gives the same bits, because both operations round the same
+number once. In `tanh(softplus(x))`, a part of the activation function mish, tanh is written as a quotient: `tanh(y) =
+(exp(2*y) - 1) / (exp(2*y) + 1)`. To avoid overflow, the numerator and the denominator of the quotient for
+`tanh(softplus(x))` are divided by exp(2 * max(x, 0)). The quotient for `tanh(softplus(x))` adds only positive terms, so
+no digits cancel.
 """
 
 import math

@@ -7,8 +7,8 @@ parameters without annotation, and compile-time values. A pack is a name for any
 does not fit its parameter raises a CompileError MT03xx. The message of a CompileError MT03xx names the parameter, the
 given type and the expected type, but never a value of the user's data.
 
-Instead of arrays, the method `Program.lower` also takes sizes, which the function `given_sizes` reads from keyword
-arguments:
+The method `Program.lower` also accepts sizes in place of arrays. The function `given_sizes` reads the sizes from
+keyword arguments:
 
     f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """

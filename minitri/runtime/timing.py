@@ -24,7 +24,7 @@ CACHE_BYTES = 256 << 20  # bytes: more than the L2 cache of any GPU
 
 
 class Timing(NamedTuple):
-    """The seconds of each repetition, and the device that the call ran on: "cuda:0" or "cpu"."""
+    """The time of each repetition of a call in seconds, and the name of the device, such as "cuda:0" or "cpu"."""
 
     seconds: tuple[float, ...]
     device: str

@@ -1,4 +1,4 @@
-"""Functions that make generated kernels faster or avoid a mistake of the compiler, and that change no result.
+"""Functions for generated kernels: they make a kernel faster or avoid a compiler bug, but change no result.
 
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
@@ -58,7 +58,7 @@ def unknown(start):
 
 @tl.core.builtin
 def settle(_semantic: Any = None):
-    """Waits until the tensor cores have read the registers that hold their operands.
+    """Waits until the tensor cores have read all operands that are in registers.
 
     The file minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 

@@ -73,7 +73,9 @@ class FirstParts:
     # ---- the first parts -------------------------------------------------------------
 
     def start(self) -> None:
-        """Assigns each compute node to an initial part. A cheap node can belong to several parts."""
+        """Puts each compute node, such as a reduction, into a first part of the graph. A cheap node can belong to
+        several parts.
+        """
         for node in reversed(self.compute):
             self.homes[node] = self._first_homes(node)
             for h in self.homes[node]:

@@ -1,4 +1,4 @@
-"""Merges the compute nodes of a graph into parts. Each part of the graph becomes one kernel.
+"""Merges the nodes of a graph into parts. Each part of the graph becomes one kernel.
 
 The method `Partition.run` returns the axes and indices of each kernel, in an order in which the kernels can run. A
 merge is legal under two conditions: `one_kernel` accepts the merged part, and the graph of parts stays acyclic. Among

@@ -195,8 +195,8 @@ class OnlineLowering(Lowering):
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """Checks whether the ops only subtract the running maximum `y`. The lowest finite number can then replace -inf.
 
-    The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The ops may subtract y from
-    the maximum of the earlier blocks, `old y`. An example is the correction factor of a sum, `exp(old y - y)`. The
+    The function accepts a maximum y that is subtracted from the elements x, as in `exp(x - y)`. The ops may subtract y
+    from the maximum of the earlier blocks, `old y`. An example is the correction factor of a sum, `exp(old y - y)`. The
     maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):

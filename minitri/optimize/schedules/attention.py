@@ -88,8 +88,8 @@ class Task(NamedTuple):
         """Checks whether nearly all multiprocessors are busy in each wave of programs (the programs that run at the
         same time). A multiprocessor runs `at_once` programs at the same time.
 
-        If masks shorten some loops, returns False for a single wave of programs. In a single wave, multiprocessors that
-        run short loops are idle until the longest loop ends.
+        If masks make some loops shorter than others, the result for a single wave of programs is False. In a single
+        wave, multiprocessors that run short loops are idle until the longest loop ends.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
