@@ -40,7 +40,8 @@ attention already has a rounding error of up to `2**-24` of its value, because t
 value x loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then
 multiplied by log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The
 factor exp(h(old) - h(new)) corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)),
-multiplying by log2 e before the subtraction would accumulate rounding errors from block to block.
+the multiplication by log2 e always comes after the subtraction. Otherwise, rounding errors would accumulate from block
+to block.
 """
 
 import math
