@@ -178,7 +178,7 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 class Condition(Record):
     """A relation between sizes. Each call of the program checks the relation.
 
-    If the relation is false, the call raises a CompileError with the fields `code`, `message`, `label` and `help`.
+    If the relation is false, the call raises a CompileError with the condition's `code`, `message`, `label` and `help`.
     """
 
     left: Dim

@@ -14,10 +14,10 @@ loads across loops. Moving a computation out of a loop is called loop-invariant 
 the loop.
 
 A load of more than 1024 elements is not moved before the loop, because the elements would occupy registers during the
-loop. If the first loop carries more than 64 numbers per thread from one iteration to the next, no load is moved,
-because few registers are left. A load is not moved if its index depends on a value that the loop computes. Persistent
-programs are not changed, because Triton merges their two nested loops. The loaded values would have to stay in
-registers during all iterations of the merged loop.
+loop. If the first loop carries more than 64 numbers per thread to its next iteration, no load is moved, because few
+registers are left. A load is not moved if its index depends on a value that the loop computes. Persistent programs are
+not changed, because Triton merges their two nested loops. The loaded values would have to stay in registers during all
+iterations of the merged loop.
 """
 
 import math

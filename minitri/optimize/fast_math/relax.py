@@ -39,8 +39,9 @@ h * log2 e changes all exponents of a row by the same amount. This amount is at 
 multiplies each score by a constant, so a score already has a relative rounding error of up to `2**-24`. A value x
 loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then multiplied by
 log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The factor
-exp(h(old) - h(new)) corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)),
-multiplying by log2 e before the subtraction would accumulate rounding errors from block to block.
+exp(h(old) - h(new)) corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)), the
+multiplication by log2 e always comes after the subtraction. Otherwise, rounding errors would accumulate from block to
+block.
 """
 
 import math

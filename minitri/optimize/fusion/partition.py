@@ -40,8 +40,8 @@ class Partition(FirstParts):
         self._known_attempt = cache(self._attempt)
 
     def run(self) -> list[FusedIndexing]:
-        """Merges parts, and returns an index notation for each merged part. The parts are in an order in which they can
-        run.
+        """Merges parts, and returns the index notation of each remaining part. The parts are in an order in which they
+        can run.
 
         Raises a single NotOneKernel if some parts cannot be one kernel. The exception NotOneKernel lists all values
         that must be stored in memory.

@@ -112,7 +112,7 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None if no product of
     the kernel shares a loop with other reductions.
 
-    Each grid program computes some complete rows of the result, in a loop over the shared axis.
+    Each grid program computes some complete rows of the result in the shared loop.
     """
     loop = kernel.shared_loop
     if loop is None:
