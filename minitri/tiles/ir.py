@@ -224,8 +224,8 @@ def index_axes(op: Access) -> set[str]:
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """Solves the inequality `condition >= 0` for one index. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where
-    the index i is alone on one side. A bound such as `n - 2` is the same for all elements of a tile: it contains no
-    loaded value and no index of an axis in `lanes`.
+    the index i is alone on one side. The bound, such as `n - 2`, is the same for all elements of a tile. It contains no
+    loaded value, and no index of an axis in `lanes` (axes with several elements).
 
     From a bounds check such as `i < n - 2`, Triton can tell how many neighbouring elements have the same result.
     """
