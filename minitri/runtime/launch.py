@@ -1,11 +1,10 @@
 """Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
-The function `executable` takes a plan and its emitted kernels. It returns an `Executable`. The `Executable` takes a
-`Call` (the arguments of one call), runs the kernels and returns the outputs. On a GPU, kernels run on the current
-stream, and the call returns before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel
-writes to an input. Results stay on the device of the arguments. This module also moves the arrays of a call to the CPU
-or to a GPU, so that any stage can run on any device. The function `target_of` returns the target of a device such as
-"cuda:0".
+The function `executable` makes an `Executable` from a plan. The `Executable` takes a `Call` (the arguments of one
+call), runs the kernels and returns the outputs. On a GPU, kernels run on the current stream, and the call returns
+before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel writes to an input. Results stay
+on the device of the arguments. This module also moves the arrays of a call to the CPU or to a GPU, so that any stage
+can run on any device. The function `target_of` returns the target of a device such as "cuda:0".
 
 A system that overcommits memory promises a process more memory than the machine has. If the process uses more memory
 than the machine has, the system kills the process. If a CPU array is larger than the machine's memory, minitri raises

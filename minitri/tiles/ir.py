@@ -256,9 +256,9 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 
 class BlockIndex(Record):
-    """The index along one dimension of an array, for each element of a block.
+    """The index along one dimension of an array, for each element of a block along the axis `axis`.
 
-    If the field `walks` is true, the index of an element in the array is its index along the axis plus `offset`. If the
+    If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
     the field `axis` is None, every element of the block has the array index `offset`.
     """
