@@ -37,7 +37,8 @@ def compile(
     name: str | None = None, options: Options = Options(), effort: str = "none", optimize: bool = True,
     **parameters: str | None,
 ) -> Program:  # fmt: skip
-    """Makes a program. The argument `text` is an expression, the text of a module, or the path of a file.
+    """Makes a program from a text or a file. The argument `text` is an expression, the text of a module, or the path of
+    a file.
 
         compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
         compile("a * b", types={"a": "f32[N]", "b": "f32[N]"})

@@ -13,8 +13,8 @@ stage is first requested. After each pass that changed something, the verifier o
 the error MT0403 names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program. For each operation except views, constants and index values, the passes
-of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py. This module
-is imported only if a program is compiled with optimisations.
+of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py. The module
+pass_table.py is imported only if a program is compiled with optimisations.
 """
 
 import os

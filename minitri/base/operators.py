@@ -125,8 +125,8 @@ class Operator(Record):
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
-        """Returns the Triton expression that applies the operator to operands with the given names. If `relaxed` is
-        true, an operator with a field `relaxed` uses this less exact template for f32.
+        """Returns the Triton expression that applies the operator to operands with the given names. If the argument
+        `relaxed` is true, f32 operands get the less exact template in the field `relaxed`, unless this field is empty.
         """
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")

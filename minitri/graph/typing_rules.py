@@ -362,7 +362,7 @@ def require(holds: bool, rule: str) -> None:
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
     """Returns the view of x that has the given shape and index map.
 
-    If x has the field `wide` (the same values in f64), the result has a view of this field too.
+    If x has a node `wide` (the same values in f64), the result has a view of this node too.
     """
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)

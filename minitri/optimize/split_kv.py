@@ -8,8 +8,8 @@
 
 If the loop over keys is not split, attention with few rows starts few grid programs and leaves most of the chip idle.
 This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only for
-attention. When the maximum grows, a partial product must be corrected. The file minitri/graph/partial_sum_correction.py
-decides whether the correction is possible.
+attention. Each partial product uses the maximum of its own part, so it must be corrected for the maximum of all parts.
+The file minitri/graph/partial_sum_correction.py decides whether the correction is possible.
 
 All products in a loop are split into the same number of parts. In attention, the maximum, the sum of the exponentials,
 and the product with v are all split into the same parts. The first factor of a product can be a quotient whose divisor

@@ -66,7 +66,7 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
-    """Returns the reductions that are computed in two steps. The first step reduces each row, and the second step
+    """Returns the reductions that are computed row by row. The first step reduces each row, and the second step
     combines the results of the rows. The returned dict maps each reduction to an axis k. A row consists of all axes
     from k to the last axis.
 

@@ -117,7 +117,7 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
     """Replaces `x / 2**k` by `x * 2**-k`. Both expressions give the same bits. If x is the result of a reduction, such
-    as a sum, the function changes nothing. Otherwise, online reductions would not recognise the division in a mean.
+    as a sum, the function changes nothing. Online reductions recognise a mean only by its division.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):

@@ -224,8 +224,8 @@ def index_axes(op: Access) -> set[str]:
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """Solves the inequality `condition >= 0` for one index. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where
-    the index i is alone on one side. A bound such as `n - 2` is the same for all elements of a tile: it contains no
-    loaded value and no index of an axis in `lanes`.
+    the index i is alone on one side. The bound, such as `n - 2`, is the same for all elements of a tile. It contains no
+    loaded value, and no index of an axis in `lanes` (axes with several elements).
 
     From a bounds check such as `i < n - 2`, Triton can tell how many neighbouring elements have the same result.
     """
@@ -256,9 +256,9 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 
 class BlockIndex(Record):
-    """The index along one dimension of an array, for each element of a block.
+    """The index along one dimension of an array, for each element of a block along the axis `axis`.
 
-    If the field `walks` is true, the index of an element in the array is its index along the axis plus `offset`. If the
+    If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
     the field `axis` is None, every element of the block has the array index `offset`.
     """

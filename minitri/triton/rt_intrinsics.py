@@ -62,8 +62,8 @@ def settle(_semantic: Any = None):
 
     The file minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    On GPUs that are not of the Hopper generation (sm90), the function does nothing. On Hopper GPUs, a grid program does
-    not wait until the tensor cores have read their operands.
+    On GPUs that are not of the Hopper generation (sm90), the function does nothing. Without `settle`, a grid program on
+    a Hopper GPU continues while tensor cores still read its registers.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None

@@ -87,8 +87,8 @@ class Foreign(Record):
         """Checks whether this row of names.csv translates a call with the arguments `args` and `keywords`.
 
         The table `looks` of libraries.toml has regular expressions for some parameters. An argument must match the
-        expression of its parameter. For example, the argument for the parameter `dim` must contain a digit. Therefore
-        the call `max(x, y)` does not match the row `max(x, dim)`, because `y` has no digit.
+        expression of its parameter. For example, the argument for the parameter `dim` must contain a digit. The call
+        `max(x, y)` does not match the row `max(x, dim)`, because `y` contains no digit.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):
