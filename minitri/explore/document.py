@@ -10,19 +10,19 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark on a line of text is the index of a graph node. A line that was compiled from several graph nodes has several
-marks (provenance.py). The page highlights each text that has a mark (number of a graph node) in common with the text
-under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. The
-file page.py makes the HTML file.
+A mark on a line of text is the index of a graph node. A line of a stage has one mark for each graph node that the line
+comes from (provenance.py). The page highlights each text that has a mark (number of a graph node) in common with the
+text under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as
+HTML. The file page.py makes the HTML file.
 
 A page also shows the command that makes the same page again. Usually, the command that makes the page again is a shell
 command:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The page shows a command that makes the page again. If the program comes from neither a file nor an expression, this
-command is a line of Python. If the caller gave options for schedules, the command is a line of Python too. The command
-that makes a page again also gives the program for comparison and the open panes.
+If the program comes from neither a file nor an expression, the command that makes the page again is a line of Python.
+If the caller gave options for schedules, the command is a line of Python too. The command also gives the program for
+comparison and the open panes of the page.
 """
 
 import re

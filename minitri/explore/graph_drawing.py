@@ -129,8 +129,8 @@ class _Picture:
 
 
 def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
-    """Returns the label, type, kind and marks of a box in the drawing, but not the position of the box. A long text in
-    a box is broken into several lines.
+    """Returns the data of a box in the drawing, such as its label and marks, but not its position. A long text in a box
+    is broken into several lines.
     """
     label, type = ("\n".join(wrap(text, LONGEST)) for text in (label, type))
     return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
