@@ -37,7 +37,8 @@ def compile(
     name: str | None = None, options: Options = Options(), effort: str = "none", optimize: bool = True,
     **parameters: str | None,
 ) -> Program:  # fmt: skip
-    """Makes a program. The argument `text` is an expression, the text of a module, or the path of a file.
+    """Makes a program from a text or a file. The argument `text` is an expression, the text of a module, or the path of
+    a file.
 
         compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
         compile("a * b", types={"a": "f32[N]", "b": "f32[N]"})
@@ -106,7 +107,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     The decorated function may call other programs. The decorated function may also use constants of its module or of an
     enclosing function (`EPS`, `other.EPS`). A constant is a number, a dtype, or a tuple that contains only numbers and
-    dtypes. If a number or dtype that the function uses changes, the next call compiles the function again.
+    dtypes. If the value of a constant changes, the next call compiles the function again.
 
     `options`: keyword arguments for the class `Program`: `without`, `options` and `effort`.
 

@@ -120,7 +120,7 @@ class BaseProgram:
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
 
-        Only a program that was read from the text of a stage needs arrays in a certain layout.
+        Only a program from `mt.load` needs its arrays in a certain layout.
         """
         return call
 
@@ -139,7 +139,7 @@ class BaseProgram:
     def compilation(self, context: Context) -> Compilation:
         """Returns the `Compilation` of the program for the sizes, types and target in `context`.
 
-        If two contexts have the same types of parameters, their compilations share one graph.
+        Compilations for equal parameter types share one graph.
         """
         built = self._built(context.instance)
         made = Compilation(context, built.values)

@@ -49,7 +49,7 @@ def explain(
     `measured`: the measured seconds of each kernel, by the name of the kernel.
     `schedules`: a line that says whether a cost model or measurements chose the schedules. With "", the page has no
         such line.
-    `odd`: the names of arrays whose address is not a multiple of 16 bytes.
+    `odd`: the names of arrays that do not begin at a multiple of 16 bytes.
     """
     programs = compiled.value("tile.target")
     plan, context = programs.plan, compiled.context

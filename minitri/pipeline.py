@@ -13,8 +13,8 @@ stage is first requested. After each pass that changed something, the verifier o
 the error MT0403 names the pass and shows the IR before and after the pass.
 
 The passes of `CORE` can compile every program. For each operation except views, constants and index values, the passes
-of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py. This module
-is imported only if a program is compiled with optimisations.
+of `CORE` make one kernel with a simple schedule. The optimisations are in minitri/optimize/pass_table.py. The module
+pass_table.py is imported only if a program is compiled with optimisations.
 """
 
 import os
@@ -55,7 +55,7 @@ PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optim
 
 
 class Start(Record, eq=False):
-    """The first stage of a program that was read from the text of a stage, such as the stage `tile`."""
+    """The first stage of a loaded program. `mt.load` read the program from the text of this stage, such as `tile`."""
 
     stage: str
     value: Any
@@ -66,7 +66,7 @@ class Context(Record):
 
     `module`: the syntax tree of the program.
     `entry`: the name of the function to compile.
-    `instance`: facts about the entry function's parameters that are not in their type annotations.
+    `instance`: what the type annotations do not say about the entry function's parameters.
     `sizes`: the known sizes of dimensions, by name.
     `layouts`: the strides, in elements, of the inputs that are not row-major. The key is the input's name.
     `target`: the target of the compilation: the kind and version of a GPU, or the interpreter.
@@ -107,7 +107,7 @@ class Context(Record):
 class Pass(Record):
     """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
-    `function`: the main function of the pass. The docstring of its module explains the pass.
+    `function`: the main function of the pass. The docstring of the function's module explains the pass.
     `instead`: the function that runs in place of `run` if the pass is left out. `instead` is None if the pass cannot be
         left out.
     `verify`: a function that checks the result of the pass. It raises ValueError if the result breaks a rule of its IR.

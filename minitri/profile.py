@@ -101,7 +101,7 @@ class Profile(Record):
 def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, **named: Any) -> Profile:
     """Measures the time of each kernel of `program(*arrays, **named)`, and the time of whole calls.
 
-    `repeats`: the number of measurements of each kernel. The reported time is their median.
+    `repeats`: the number of measurements of each kernel. The median of the measurements is reported.
     `warmup`: the number of runs of each kernel before its measurement.
 
     Raises the same errors as the call `program(*arrays, **named)`.

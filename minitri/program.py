@@ -7,7 +7,7 @@
 
 A `Program` contains no arrays and no device: the arguments of each call determine the device. The file
 runtime/variants.py keeps the compiled kernels of a program. The file runtime/replay.py records the kernel launches of a
-call, so that a repeated call can use them again.
+call. A repeated call uses the recorded launches.
 """
 
 from __future__ import annotations

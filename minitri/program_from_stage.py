@@ -14,8 +14,8 @@ checks every access to memory before the kernels run. A mistake in the text of a
 traceback. On a GPU, the accesses to memory are not checked.
 
 The syntax tree defines the right result of an ordinary program, but a loaded program has no syntax tree. If the user
-calls `load` with the argument `against=f`, the method `check` compares the loaded program with the program `f`.
-Otherwise, `check` compares the loaded program with its own graph.
+calls `load` with the argument `against=f`, the method `check` compares the loaded program with the program `f`. Without
+`against`, `check` works only for a text of the stage `graph`, and compares the program with this graph.
 """
 
 from collections import defaultdict

@@ -620,6 +620,8 @@ def test_minus_one_next_to_an_empty_axis_is_an_error_if_no_size_fits() -> None:
         assert "MT0205" in message(f"x.reshape({shape})", x="f32[0]")
     assert "no size fits -1" in message("x.reshape(x.shape[0], 2, -1)", x="f32[N]")
     assert mt.compile("x.reshape(x.shape[0], -1)", x="f32[N, 4]")(np.zeros((0, 4), np.float32)).shape == (0, 4)
+    f = mt.compile("x.reshape(x.shape[0], -1, 3)", x="f32[M, N]")  # the reference did not divide by 3
+    assert f(np.zeros((0, 33), np.float32)).shape == f.numpy(np.zeros((0, 33), np.float32)).shape == (0, 11, 3)
 
 
 DIVIDED = {  # a text with a dimension that may be divided by zero, and the sizes of x for which it is

@@ -188,7 +188,7 @@ class BrokenRule(ValueError):
 def render(error: CompileError, width: int = 100) -> str:
     """Returns one error as plain text, with the source line and a caret line under the span.
 
-    `width`: the number of columns of the source line that are shown. A longer line is cut around the caret.
+    `width`: how many columns of the source line are shown. A longer line is cut around the caret.
     """
     out = [f"error[{error.code}]: {error.message}"]
     if error.span is not None:

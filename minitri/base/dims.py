@@ -10,8 +10,8 @@ an atom, and is an object of one of these classes:
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
     Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
-This module has no complete test whether two Dims always have the same value. Different polynomials can have equal
-values: 4*(i//4) + i%4 is always i. The function `sign` proves only simple inequalities. The files intervals.py and
+This module cannot always decide whether two `Dim`s have the same value. Different polynomials can have equal values:
+4*(i//4) + i%4 is always i. The function `sign` proves only simple inequalities. The files intervals.py and
 inequalities.py can prove more inequalities than `sign`.
 """
 
@@ -55,7 +55,7 @@ class Pair(Record):
     value: ClassVar[Callable[[Any, Any], Any]]  # applies the function to two integers or integer arrays
 
     def is_never_negative(self) -> bool:
-        """Checks whether the value of this function of two `Dim`s is proven to be >= 0 for all sizes."""
+        """Checks whether this pair, such as n // m, can be proven to be >= 0 for all sizes."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Proves that an integer expression is never negative, from expressions that are known to be >= 0.
+"""Proves that an integer expression is >= 0, with the help of other expressions that are known to be >= 0.
 
     goal    N - 1 - i//4
     facts   4*N - 1 - i >= 0,  i - 4*(i//4) >= 0

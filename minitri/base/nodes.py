@@ -129,8 +129,8 @@ def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
 
 
 def grouped(pairs: Iterable[tuple[K, N]]) -> defaultdict[K, list[N]]:
-    """Groups the values by key. The values of a key have the order of the pairs (key, value). A key without a pair has
-    no values.
+    """Groups the values by key. The values of a key have the order of the pairs (key, value). If a key is in no pair,
+    its list of values is empty.
     """
     groups = defaultdict[K, list[N]](list)
     for key, value in pairs:

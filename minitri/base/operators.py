@@ -61,9 +61,9 @@ class Operator(Record):
         the name in this standard.
     `arity`: the number of array operands.
     `numpy`: the numpy function that defines the operator. The function takes numpy arrays of compute dtypes, converted
-        as the field `operands` says. It returns an array of the result dtype. A row of operators.toml names a function
-        of operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller silences
-        numpy's warnings.
+        as the field `operands` says. The function returns an array of the result dtype. A row of operators.toml names a
+        function of operators_unlike_numpy.py or of numpy. By default, the function has the operator's name. The caller
+        silences numpy's warnings.
     `triton`: the operator's Triton expression, as a template. The operands replace {0}, {1} and {2}, and the operand
         dtype (`tl.float32`) replaces {t}. A dict has a template for each group of dtypes, for example for f64 and for
         integers: {"f64": ..., "iu": ...}. Templates can use `tl`, `libdevice` (the math library of CUDA and HIP) and
@@ -83,8 +83,8 @@ class Operator(Record):
         result is `out`, and the gradient of the result is `g`. "" means that the derivative is zero or does not exist.
     `cost`: "cheap": the operator takes one or two instructions. "special": the operator is slow, or the
         special-function unit computes it.
-    `relaxed`: a shorter Triton template for f32 with a relative error of about 2**-18. Kernels whose results are
-        rounded to 16 bits use it (minitri/optimize/fast_math/relax.py).
+    `relaxed`: a shorter Triton template for f32 with a relative error of about 2**-18. The shorter template serves
+        kernels that round their results to 16 bits (minitri/optimize/fast_math/relax.py).
     """
 
     name: str
@@ -104,7 +104,7 @@ class Operator(Record):
     relaxed: str = ""
 
     def operand_dtype(self, promoted: DType) -> DType:
-        """Returns the dtype to which operands are converted, given their promoted dtype."""
+        """Returns the dtype to which operands with the promoted dtype `promoted` are converted."""
         if self.operands == "bool":
             return bool_
         return f32 if self.operands == "float" and not promoted.is_float else promoted
@@ -114,8 +114,8 @@ class Operator(Record):
 
     @property
     def templates(self) -> dict[str, str]:
-        """Returns a dictionary from dtypes to Triton templates. A key of the dictionary is the name of a dtype, such as
-        "f64", or the letters of several kinds of dtypes, such as "iu" for all integers.
+        """Returns a dictionary from dtypes to templates of Triton expressions. A key such as "f64" names one dtype. A
+        key such as "iu" has a letter for each of several kinds of dtypes, here for all integers.
         """
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
@@ -125,8 +125,8 @@ class Operator(Record):
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
-        """Returns the Triton expression that applies the operator to operands with the given names. If `relaxed` is
-        true, an operator with a field `relaxed` uses this less exact template for f32.
+        """Returns the Triton expression that applies the operator to operands with the given names. If the argument
+        `relaxed` is true, f32 operands get the less exact template in the field `relaxed`, unless this field is empty.
         """
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
@@ -234,5 +234,5 @@ def neutral(op: str, dtype: DType) -> int | float | bool:
 
 
 def fill_value(dtype: DType) -> int | float | bool:
-    """Returns the value that a gather returns for an index that is out of bounds."""
+    """Returns the element that a gather gives for an index out of bounds: nan, false or 0."""
     return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0

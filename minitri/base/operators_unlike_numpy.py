@@ -1,4 +1,4 @@
-"""The elementwise operators that numpy lacks, or for which numpy's function has another meaning.
+"""Defines elementwise operators that are missing in numpy or differ from numpy's operators.
 
     power(np.int32(2), np.int32(-1))        0, where numpy raises an error
 

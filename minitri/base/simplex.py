@@ -57,7 +57,7 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
     The simplex tableau is a matrix. Each row is a linear equation for one monomial (a product of symbols). The
     artificial variable of a row is the amount by which the monomial's coefficient in the weighted sum misses the
-    target. If all artificial variables become 0, the weighted sum is the target.
+    target. If the artificial variable of every row becomes 0, the weighted sum equals the target.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)

@@ -190,7 +190,7 @@ def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
 
 
 def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
-    """Checks whether d >= 0 is proven under the assumption that none of the axis lengths `extents` is 0."""
+    """Checks whether `d` >= 0 can be proven if no axis length in `extents` is 0."""
     least = _least_sizes(extents, allows)
     return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
 

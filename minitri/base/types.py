@@ -146,7 +146,9 @@ KINDS = {
 
 
 class Info(Record, eq=False):
-    """The result of `finfo(f32)` or `iinfo(i8)`. `facts` maps names such as "eps" to values."""
+    """The result of `finfo(f32)` or `iinfo(i8)`. `facts` is a dictionary with an entry for each fact about the dtype,
+    such as "eps".
+    """
 
     name: str
     facts: dict[str, int | float | DType]

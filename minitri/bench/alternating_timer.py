@@ -64,9 +64,9 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
 
     All implementations are measured in the given order, and then once more in reverse order. The last implementation is
     measured twice in succession. Its second measurement needs no warm-up. After an implementation has failed, it is not
-    measured again. Before each call, the GPU spins equally often for all implementations, because a chip that rests
-    longer between calls computes faster. Before each call, the GPU is kept busy at least as long as the CPU needs to
-    queue a call of any implementation.
+    measured again. Before each call, the GPU waits in a spin loop, which is equally long for all implementations.
+    Otherwise, the chip would compute faster for an implementation with longer rests between its calls. Before each
+    call, the GPU is kept busy at least as long as the CPU needs to queue a call of any implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls) for name, calls in peers.items()}

@@ -191,7 +191,7 @@ def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
 def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
     """Times all implementations of a case in one call of `clock`, which runs the implementations alternately.
 
-    If a copy of memory is timed too, the row also gets the time of a copy that moves as many bytes as the case.
+    If the function also times `copy`, the row gets the time for copying as many bytes of memory as the case moves.
     """
     copies = {} if row.flops or copy is None else {"copy": [copy]}
     times = clock({**ready, **copies}, COMPUTING if row.flops else MOVING)

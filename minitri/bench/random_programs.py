@@ -1,9 +1,9 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
-The function `draw` takes a seed, a dtype and a range of sizes. It returns a `RandomProgram`, which has the text of a
-program, and the shapes and layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case`, so that a
-random program is measured like any other case. The module torch_twin.py makes the torch function of the `Case` from the
-text of the program.
+The function `draw` takes a seed, a dtype and a range of sizes. The result is a `RandomProgram`: the text of a program,
+with the shapes and layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case`, so that a random
+program is measured like any other case. The module torch_twin.py makes the torch function of the `Case` from the text
+of the program.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
         v1 = layer_norm(x1, row2)

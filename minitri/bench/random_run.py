@@ -14,8 +14,9 @@ empty caches. The time to the first result of torch.compile is measured in a wor
 with other workers.
 
 A result counts as right in two cases: its error is small, or its error is at most twice the error of eager torch. If
-the relative error of eager torch is 1 or more, a result may have ten times this error. The relative error of eager
-torch can be 1 or more if the exact result is a difference of nearly equal numbers, as in mean(x - mean(x)).
+the relative error of eager torch is 1 or more, a result may have up to ten times the error of eager torch. The relative
+error of eager torch can be 1 or more if the exact result is a difference of nearly equal numbers, as in mean(x -
+mean(x)).
 """
 
 import os
@@ -53,7 +54,7 @@ class Session(NamedTuple):
 
     `shrink`: a limit. If a program's ratio of times (result_tables.py) is below `shrink`, a search looks for its
         smallest slow part. With 0, there is no search.
-    `budget`: the time limit in seconds. After this time, no new program is started.
+    `budget`: the time limit in seconds. No program is started after the time limit.
     """
 
     programs: int

@@ -110,6 +110,6 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
 
 
 def copy_of_memory() -> Run:
-    """Returns a call that copies `COPY_BYTES` of memory, which is too much for any cache."""
+    """Returns a function that copies `COPY_BYTES` bytes on the GPU. No cache holds as many bytes."""
     source = torch.empty(COPY_BYTES, dtype=torch.int8, device="cuda").fill_(1)
     return partial(torch.empty_like(source).copy_, source)

@@ -11,7 +11,7 @@ conversion to another float dtype by a conversion to f64. The reference is there
 functions of the language have the same name in torch. The tables `NAMES` and `FUNCTIONS` list the exceptions.
 
 The function `torch_twin` supports all functions that programs of the benchmark use, but not the whole language.
-`torch_twin` supports no program whose functions call each other.
+`torch_twin` does not support a function that calls another function of the module.
 """
 
 from collections.abc import Callable, Mapping, Sequence

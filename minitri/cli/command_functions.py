@@ -166,7 +166,8 @@ def explore(
 ) -> None:  # fmt: skip
     """Writes the explorer's page (HTML) of a program to a file. If `serve` is true, serves the page to browsers.
 
-    `compare`: changes of the request, such as another target. The page then shows both programs side by side.
+    `compare`: different settings for a second compilation, such as another target. The page then shows both programs
+        side by side.
     """
     request = request.as_shared()
     if serve:

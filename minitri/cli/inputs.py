@@ -122,7 +122,7 @@ def parse_size(text: str) -> tuple[str, Size]:
     """Reads a size from a text such as `M=4096`. The name `*B` stands for any number of axes: the text `B=8,16` gives
     the sizes of two axes.
 
-    The text `B=` stands for a pack without axes.
+    The text `B=` says that `*B` stands for no axes.
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):

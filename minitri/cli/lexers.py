@@ -2,9 +2,9 @@
 
     highlighted("Stage", "%2: f32[i] = add %0, %1")
 
-The function `highlighted` takes the name of a lexer, and a text. It returns the text, with escape codes that colour its
-tokens. The table lexers.toml has the rules of each lexer. For LLVM IR, PTX and AMD's assembly, minitri does not use the
-lexers of pygments, because these lexers mark some instructions of Triton as errors.
+The function `highlighted` takes the name of a lexer, and a text. The function returns the text with escape codes, which
+colour the tokens. The table lexers.toml has the rules of each lexer. For LLVM IR, PTX and AMD's assembly, minitri does
+not use the lexers of pygments, because these lexers mark some instructions of Triton as errors.
 
 The table lexers.toml has no lexer for Python, because pygments has a good lexer for Python. The module terminal.py
 decides whether a stream gets colour.

@@ -111,7 +111,7 @@ def diagnostic(text: str) -> str:
 
 
 def lexer_name(stage: str) -> str:
-    """Returns the name of the lexer that colours the text of a stage, or of the program after a pass.
+    """Returns the name of the lexer that colours the text of a stage.
 
     For example, the lexer of the stage `tile` colours the text of a program after the pass `tile.rotated`.
     """

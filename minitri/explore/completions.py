@@ -2,9 +2,9 @@
 
     {"name": "exp", "kind": "function", "written": "exp(x)", "doc": "e to the power x"}
 
-The function `completions` reads the compiler's tables of operators and functions, and completions.toml. It returns a
-row for each name that can be completed: a function, alias, dtype, constant, attribute or keyword. A test requires that
-the compiler's tables and completions.toml have the same names.
+The function `completions` reads the compiler's tables of operators and functions, and completions.toml. Each returned
+row has a name that the editor can complete: a function, alias, dtype, constant, attribute or keyword. A test requires
+that the compiler's tables and completions.toml have the same names.
 
 The function `completions` does not return the names that the user's program defines. The page finds the user's own
 names in the program's text (page/completion.js).

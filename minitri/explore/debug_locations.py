@@ -41,8 +41,7 @@ OURS = "<minitri "
 
 
 class Row(NamedTuple):
-    """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
-    and uses.
+    """Facts about one line of a stage, for example its source lines.
 
     `lines`: the line numbers of the operation in the generated Triton source, counted from 1.
     `defines`, `uses`: the names of the values or registers that the operation defines and uses.
@@ -227,7 +226,7 @@ def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
 
 
 def straightened(ptx: str) -> str:
-    """Returns the PTX text without the `.loc` directives inside inline assembly, except the first of each block.
+    """Returns the PTX text with only the first `.loc` directive of each block of inline assembly.
 
     LLVM increases the line number after each line of inline assembly, although the whole inline assembly comes from one
     line of the source.

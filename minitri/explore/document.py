@@ -15,14 +15,12 @@ comes from (provenance.py). The page highlights each text that has a mark (numbe
 text under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as
 HTML. The file page.py makes the HTML file.
 
-A page also shows the command that makes the same page again. Usually, the command that makes the page again is a shell
-command:
+A page also shows the command that makes the same page again. Usually this is a shell command:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-If the program comes from neither a file nor an expression, the command that makes the page again is a line of Python.
-If the caller gave options for schedules, the command is a line of Python too. The command also gives the program for
-comparison and the open panes of the page.
+The command is a line of Python if the program comes from neither a file nor an expression, or if the caller gave options
+for schedules. The command also gives the program for comparison and the open panes.
 """
 
 import re

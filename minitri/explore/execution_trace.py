@@ -20,9 +20,9 @@ access. The module execution_trace.py records the values and accesses.
 
 The program runs with small sizes, so that a screen can show the arrays. Most sizes are no multiples of a block size, so
 masks have an effect. The recording tries several combinations of sizes, until the sizes fulfil the program's
-conditions. Programs with matrix products get larger sizes, because a tile of a matrix product has at least 16 elements
-along an axis. When the recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps of
-the remaining grid programs are left out.
+conditions. Programs with matrix products get larger sizes than other programs, because each axis of their tiles has at
+least 16 elements. When the recorded steps have about `MAX_CELLS` elements in total, the recording stops, and the steps
+of the remaining grid programs are left out.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ def buffers(plan: Plan) -> list[Buffer]:
 def inputs(compiled: Compilation) -> dict[str, Any]:
     """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
 
-    Integer inputs count again from 0 before they reach the size of the shortest axis of all inputs. Every element of an
-    integer input is therefore a valid index along every axis.
+    In an integer input, the count restarts at 0 before it reaches the length of the shortest axis of all inputs. Every
+    element of an integer input is therefore a valid index along every axis.
     """
     context, inputs = compiled.context, compiled.plan.inputs
     least = min((n for b in inputs for n in b.layout(context.sizes)[0]), default=1)

@@ -24,8 +24,8 @@ def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Returns explanations of the names in the stages, grouped by language. In the result, the value for "ptx" is a
     dict from names in the stage `ptx` to explanations.
 
-    The key "terms" of the result has explanations of technical terms, such as `tile`, for the guided walk
-    (guided_walk.py).
+    Under the key "terms", the result explains technical terms such as `tile`. The guided walk (guided_walk.py) uses
+    these explanations.
     """
     found: dict[str, set[str]] = defaultdict(set)
     for stage in stages:

@@ -1,7 +1,7 @@
 """Draws plans of kernels, with the arrays between kernels and the bytes moved: the plan that fusion chose, and plans
 with less fusion.
 
-The function `plans` takes a `Trace`, which is a compilation with the graph nodes of each line (provenance.py). The
+A `Trace` is a compilation with the graph nodes of each line (provenance.py). The function `plans` takes a `Trace`. The
 result is plain data:
 
     {assumed, plans, decisions}

@@ -1,7 +1,7 @@
 """Draws the graph with a box for each node. In the drawing of a large graph, one box shows all nodes that come from one
 library call or source line.
 
-The function `views` takes a graph, and a function that returns the marks (numbers) of a node. The page highlights a box
+The function `views` takes a graph, and a function from nodes to their marks (numbers). The page highlights a box
 together with the lines of text that share a mark with the box (document.py). `views` returns a list of views. A view is
 a drawing of the graph, as plain data.
 
@@ -163,8 +163,8 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
     """Returns a drawing of boxes and edges as plain data.
 
-    `edges` maps each edge, a pair of boxes, to the list of its labels. `gap` is the distance between two layers, in
-    pixels.
+    `edges` maps each edge, a pair of boxes, to the list of its labels. The boxes lie in horizontal layers, `gap` pixels
+    apart.
     """
     places, lines = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}
@@ -203,7 +203,7 @@ Line = Sequence[tuple[float, float]]  # the points of an edge
 def layout(
     sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0
 ) -> tuple[dict[Any, Box], dict[tuple[Any, Any], Line]]:
-    """Returns the boxes of an acyclic graph, and the points of each edge.
+    """Computes the layout of an acyclic graph: a box for each node, and the points of each edge.
 
     `sizes` has the (width, height) of each node, in pixels. The nodes are arranged in horizontal layers, which are
     `gap` pixels apart.

@@ -1,8 +1,8 @@
 """Finds the registers that a machine instruction defines and uses.
 
 The function `effects` takes the text of one instruction. It returns the names of the registers that the instruction
-defines and uses. Some instructions, such as the computation of an address, have no source line. If an instruction has
-no source line, triton_provenance.py uses the names of registers to find the instructions that read its result.
+defines and uses. Some instructions, such as the computation of an address, have no source line. For an instruction
+without source line, triton_provenance.py finds the instructions that read the register with the result.
 
     ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and the old value of %r3
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19

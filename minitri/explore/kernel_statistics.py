@@ -76,8 +76,8 @@ def resources(machine: MachineCode) -> tuple[Resources, ...]:
 def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bool = False) -> dict[str, Any]:
     """Returns the figures of all kernels as data.
 
-    `measured` has the measured seconds of kernels, by the name of the kernel. If `quick` is true, the result lacks all
-    numbers that need machine code.
+    `measured` maps the name of a kernel to the measured time of the kernel in seconds. If `quick` is true, the result
+    lacks all numbers that need machine code.
     """
     found = roofline(trace.compilation, measured)
     chip = found.chip if found else None

@@ -4,11 +4,12 @@ compiled in parallel.
     k0, k7, k14      three equal layers of a network become three equal kernels
 
 A `MachineCode` is made from a compilation, and has a `KernelCode` for each distinct kernel. A stage is made when it is
-first requested. The method `make` makes all stages in several threads, which works because Triton's compiler and
-NVIDIA's tools release Python's global interpreter lock.
+first requested. The method `make` makes all stages in several threads. Triton's compiler and NVIDIA's tools release
+Python's global interpreter lock, so the threads run at the same time.
 
 Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Equal kernels
-differ only in their names. The file triton_provenance.py finds the graph nodes that the lines of a stage come from.
+differ only in their names. The file triton_provenance.py finds, for each line of a stage, the graph nodes from which
+the line was made.
 """
 
 import os

@@ -14,12 +14,11 @@ This module does not record LLVM's passes.
 The functions `our_passes` and `triton_passes` turn each `Step` into a dict with the keys name, group, stage, about,
 where, patch, rules and fresh.
 
-The key `patch` says how to change the text before a pass into the text after the pass. A patch is a list [[start, end,
-new lines, renumbered], …]: the new lines replace the old lines from `start` up to `end`. A patch does not repeat
-unchanged text, and the page shows a patch as a diff. The flag `renumbered` is true if the lines differ only in the
-numbers of values, such as `%3` and `%4`. The key `fresh` is true if there is no earlier text. This is so for the pass
-`parse`, and for a kernel's text before Triton's first pass. The key `rules` lists the rules that the pass applied
-(`Step.rules`).
+The key `patch` describes the difference between the texts before and after a pass. A patch is a list [[start, end, new
+lines, renumbered], …]: the new lines replace the old lines from `start` up to `end`. A patch does not repeat unchanged
+text, and the page shows a patch as a diff. The flag `renumbered` is true if the lines differ only in the numbers of
+values, such as `%3` and `%4`. The key `fresh` is true if there is no earlier text. This is so for the pass `parse`, and
+for a kernel's text before Triton's first pass. The key `rules` lists the rules that the pass applied (`Step.rules`).
 """
 
 import inspect

@@ -1,15 +1,15 @@
 """For each line of the stage `triton` and of Triton's own stages, finds the graph nodes that the line comes from.
 
 The function `generated_lines` takes the generated Triton source, its kernels and the graph nodes of each op. The
-function `machine_lines` takes a `MachineCode` and the name of one of Triton's own stages. Both functions return an
-`Origin` for each line, which has the graph nodes that the line comes from.
+function `machine_lines` does the same for one of Triton's own stages: it takes a `MachineCode` and the stage's name.
+Both functions return an `Origin` for each line, which has the graph nodes that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A line that computes an op of the tile program comes from the same graph nodes as the op. Some lines compute an index, a
+A source line that computes an op of the tile program gets the graph nodes of the op. Some lines compute an index, a
 mask or a loop-carried value. Such a line gets the graph nodes of all lines that use the computed value (function
 `served`). The line at the head of a loop gets the graph nodes of all lines in the loop's body. Some lines serve the
 kernel as a whole: the head of the function, the heads of its branches, and lines that wait for an earlier kernel. A

@@ -4,13 +4,13 @@ The function `trial` takes a seed. The returned `Outcome` says how many comparis
 the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked in two
 ways:
 
-`check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py).
-`relations` compares the program with changed programs that must compute the same result
+`check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py). `relations`
+compares the program with changed programs that must compute the same result
     (minitri/testing/equivalent_programs.py).
 
-To make a failing program smaller, `trial` simplifies the random choices that made the program. Next, `trial` simplifies
-the sizes and elements of the arguments. After each simplification, `trial` repeats only the comparison that failed for
-the original program. The file session.py, not `trial`, reports crashes and hangs.
+To make a failing program smaller, `trial` simplifies the random choices that made the program. Then the function
+`trial` simplifies the sizes and elements of the arguments. After each simplification, `trial` repeats only the
+comparison that failed for the original program. The file session.py, not `trial`, reports crashes and hangs.
 
 The file that stores a failure contains the failing program. Comments above the program contain everything that is
 needed to repeat the failure:

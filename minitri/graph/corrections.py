@@ -108,10 +108,10 @@ def _kinds(part: ast.Node, value: Any) -> set[str]:
 def result_type(
     error: CompileError, function: ast.Function, declared: ast.ArrayType, k: int, array: Array
 ) -> CompileError:
-    """Corrects the error for a result of the wrong type.
+    """Adds a correction to the error for a result of the wrong type.
 
-    If the dtype is wrong, the proposed correction of the program converts the result to the declared dtype. If only the
-    shape is wrong, the correction declares the actual type.
+    For a wrong dtype, the correction converts the result to the declared dtype. If only the shape is wrong, the
+    correction declares the actual type.
     """
     value = function.body[-1].value if isinstance(function.body[-1], ast.Return) else None
     value = value.elements[k] if isinstance(value, ast.Tuple) else value

@@ -148,7 +148,7 @@ Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Con
 
 @cache
 def axis(k: int) -> Dim:
-    """Returns the symbol `d0`, `d1`, …, which stands for the index along the k-th axis of a result."""
+    """Returns the symbol `d0`, `d1`, … for the index along axis k of a result."""
     return dims.axis(f"d{k}")
 
 
@@ -166,7 +166,7 @@ def axis_symbol(k: int) -> Symbol:
 
 
 def pick(k: int) -> Dim:
-    """Returns the symbol `@0`, `@1`, …, which stands for the element of the k-th index array of a Gather node."""
+    """Returns the symbol `@0`, `@1`, … for an element of index array k of a Gather node."""
     return dims.value(f"@{k}")
 
 
@@ -176,9 +176,9 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 
 
 class Condition(Record):
-    """A relation between sizes that each call of the program checks.
+    """A relation between sizes. Each call of the program checks the relation.
 
-    If the relation is false, the call raises a CompileError with the fields `code`, `message`, `label` and `help`.
+    If the relation is false, the call raises a CompileError with the condition's `code`, `message`, `label` and `help`.
     """
 
     left: Dim
@@ -297,7 +297,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    The pass optimize/pack_operands.py copies an array in memory by a cast to the array's own dtype.
+    A cast to the array's own dtype copies an array in memory (optimize/pack_operands.py).
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

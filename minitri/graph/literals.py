@@ -44,7 +44,7 @@ def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
 
 
 def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> None:
-    """Requires that the exponent of `2**N` is so small that the power fits an integer dtype.
+    """Requires that the power `2**N` fits an integer dtype.
 
     A call raises CompileError MT0208 if its size N makes `2**N` too large for the dtype.
     """

@@ -320,8 +320,7 @@ class _Builder(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: Any) -> Any:
         """Returns `BROKEN` for an expression that has `BROKEN` as an operand.
 
-        If a call has both a wrong operand and an unknown function name, an error for the function name is reported as
-        well.
+        An unknown function name is reported even if the call also has a wrong operand.
         """
         if not isinstance(node, ast.Call) or node.function in {*scope, *self.functions, *function_names()}:
             return BROKEN

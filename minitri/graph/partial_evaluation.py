@@ -60,7 +60,7 @@ def _bits(op: str, x: int, y: int) -> int:
 
 
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """Returns the value of `x op y`, where neither operand is an array.
+    """Returns the value of `x op y`.
 
     The operands x and y are numbers or dimensions. For the operator `+`, x and y can also be tuples.
     """

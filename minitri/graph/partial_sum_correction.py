@@ -33,8 +33,8 @@ and a pairwise algorithm for computing sample variances", 1979). The compiler de
 The function `transport` raises `Refused` for a sum of where(p, F, 0), in which p is a condition. Example: for a row X
 that contains only -inf, F = exp(X - max(X)) is nan. For this row X, the sum of where(p, F, 0) is nan if p holds for an
 element, and 0 otherwise. The factor exp(old max - new max) does not depend on p, so the product with the factor is
-wrong for some p. The function `transport` also refuses a sum of (x - mean(x)) ** 3, because its correction needs the
-sum of (x - mean(x)) ** 2 too.
+wrong for some p. The function `transport` also refuses a sum of (x - mean(x)) ** 3. The correction would need the sum
+of (x - mean(x)) ** 2, too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,8 +53,8 @@ class Refused(Exception):
 
 class Terms(Generic[E]):
     """The interface through which the function `transport` reads the expression inside a sum. One subclass of `Terms`
-    reads expressions of graphs, and another subclass reads expressions of kernels. In the expression, each broadcast is
-    replaced by its operand.
+    reads expressions of graphs, and another subclass reads expressions of kernels. `Terms` shows the operand of a
+    broadcast in place of the broadcast.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
         bf16. Other casts, such as i32 to f32, have the operator "conversion". If an expression is itself a reduction

@@ -1,5 +1,5 @@
-"""Writes one element of a reduction's operand as an expression (scalar form). Instead of a view, the expression reads
-an element of the viewed array.
+"""Writes one element of a reduction's operand as an expression (scalar form). The expression contains no views: it
+reads elements of the viewed arrays.
 
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
@@ -73,7 +73,9 @@ class GraphTerms(Terms[Element]):
         return type(node).__name__.lower() if self.places(e) is None else "", ()
 
     def below(self, root: Element) -> list[Element]:
-        """Returns `root` and its direct and indirect operands, with operands first."""
+        """Returns `root` and its direct and indirect operands. Each operand comes before the elements that use the
+        operand.
+        """
         return postorder([root], lambda e: self.look(e)[1])
 
     def varies(self, e: Element) -> bool:
@@ -94,8 +96,8 @@ class GraphTerms(Terms[Element]):
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """Returns how to correct a partial sum of the expression `root` after the running maximum or mean in `root` has
-        changed.
+        """Returns the correction that a partial sum of `root` needs when a running maximum or mean inside `root`
+        changes.
 
         Example: when a running maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n).
         Returns None if no correction is possible.
@@ -147,8 +149,8 @@ def build(
 ) -> Node:
     """Returns a node with the shape `shape` that computes the expression `root`.
 
-    The argument `axes` says which index replaces each axis symbol of the expression, such as d0. The argument `given`
-    maps some elements to nodes that already have their values.
+    The argument `axes` says which index replaces each axis symbol of the expression, such as d0. For some elements, the
+    argument `given` already has a node with the element's value.
     """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)

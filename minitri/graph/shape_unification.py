@@ -76,8 +76,8 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
 
 
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[dims.Dim, int]]:
-    """Finds the size of each name that is the only unknown name in a dimension. Example: if G is 3 and `G * H + 1` is
-    7, then H is 2.
+    """If exactly one name in a dimension has an unknown size, finds this size. Example: if G is 3 and `G * H + 1` is 7,
+    then H is 2.
 
     Returns conditions that the sizes must satisfy. Each pair (d, n) stands for the condition d >= n.
     """
@@ -94,7 +94,7 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
 
 
 def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
-    """Returns the names in a dimension expression that have no size yet."""
+    """Returns the names of unknown size in a dimension expression."""
     return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
 
 

@@ -9,7 +9,7 @@ attributes in braces.
 
 Nodes are numbered in the order in which they are printed. Inputs and sizes keep their names. If a size has the name of
 an axis, such as d0, an index map writes the size as `$d0`. A condition on sizes is a line that begins with `require`
-and ends with the error that a call raises if the condition fails.
+and ends with an error. A call raises the error if its sizes break the condition.
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 

@@ -35,9 +35,10 @@ class Array(Record):
     The field `dtype` is the dtype of the array in the minitri program. The graph node in the field `node` has the dtype
     f32 if `dtype` is f16 or bf16, and otherwise `dtype` itself.
 
-    `weak`: whether the value is a weak scalar. A weak scalar takes the dtype of the other operand.
-    `wide`: a node that computes the same values in f64, or None. Only a value that is f32 by default, such as a
-        quotient of integers, has a node `wide`.
+    `weak`: whether the value is a weak scalar. A weak scalar has no fixed dtype: an operator converts it to the dtype
+        of the other operand.
+    `wide`: None, or a node with the same values as `node`, computed in f64. Only a value that is f32 by default, such
+        as a quotient of integers, has a node `wide`.
     """
 
     node: Node
@@ -207,8 +208,8 @@ class Typer:
         return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
-        """Returns the promoted dtype of several values, for a result with a fixed dtype. The promoted dtype of weak
-        floats is f32.
+        """Promotes the dtypes of several values to one fixed (not weak) dtype. The promoted dtype of weak floats is
+        f32.
         """
         dtype, weak = self.promoted(values)
         return f32 if weak and dtype == f64 else dtype
@@ -359,9 +360,9 @@ def require(holds: bool, rule: str) -> None:
 
 
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
-    """Returns a view of an array with this shape and index map.
+    """Returns the view of x that has the given shape and index map.
 
-    If x has the field `wide` (the same values in f64), the result has a view of this field too.
+    If x has a node `wide` (the same values in f64), the result has a view of this node too.
     """
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)

@@ -38,7 +38,7 @@ ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions: Collection[str]) -> CompileError:
     """Returns the error for a name without a value.
 
-    A name without a value is either unknown, or the name of a function that is not called, as in `relu + x`.
+    A name that the program does not define has no value. The name of a function, as in `relu + x`, has no value either.
 
     The argument `scope` has the names of the variables assigned so far, and the argument `functions` has the names of
     the module's functions. The node `root` is the whole expression that contains the name.

@@ -11,10 +11,9 @@ same holds if a weight times s could overflow f16. Weights without a scale are w
 rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at its power limit
 computes faster.
 
-The function `taken_out` takes a matrix product (a `Contract` node). It returns the new second factor, and the scale by
-which the result of the product is multiplied. It changes only products of f16 arrays. Elements of bf16 arrays can be so
-large that a sum of their products with unscaled weights overflows. Two kinds of scales are not moved: scales of the
-first factor, and scales that change along the summed axis.
+The function `taken_out` changes only products of f16 arrays. Elements of bf16 arrays can be so large that a sum of
+their products with unscaled weights overflows. A scale of the first factor is not moved to the result. A scale that
+changes along the summed axis is not moved either.
 """
 
 import numpy as np

@@ -118,7 +118,7 @@ class Peak(NamedTuple):
 
 
 class Chip(Record):
-    """The figures of one chip that cost models use.
+    """Figures about one chip, for cost models.
 
     `multiprocessors`: the number of multiprocessors of the chip (AMD: compute units).
     `warps`: the most warps that one multiprocessor runs at once (AMD: waves).

@@ -46,7 +46,8 @@ class Width(NamedTuple):
 
     `bytes`: the bytes that one instruction moves. None for an access through a tensor descriptor.
     `why`: the reason why the access is not wider.
-    `given`: integer arguments of the kernel, such as strides. The prediction assumes that they are multiples of 16.
+    `given`: integer arguments of the kernel, such as strides. The prediction assumes that all arguments in `given` are
+        multiples of 16.
     """
 
     bytes: int | None

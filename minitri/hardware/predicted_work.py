@@ -1,12 +1,12 @@
 """Predicts how many bytes a program reads and writes, and how many operations the program computes.
 
 The function `graph_work` makes a prediction from the graph, `kernel_work` from the kernels, and `tile_work` from a tile
-program. The sizes of all arrays must be known. A prediction is a `Work`, which holds bytes and operations.
+program. The sizes of all arrays must be known. A prediction is a `Work`: numbers of bytes, and numbers of operations.
 
 `graph`: counts one read of each needed input, one write of each output, and one computation of each node.
-`kernels`: the reads and writes of temporaries between kernels are added (kernels/memory_traffic.py).
+`kernels`: as `graph`, plus the reads and writes of temporary arrays between kernels (kernels/memory_traffic.py).
 `tiles`: as `kernels`, plus repeated reads and unused elements. For example, x is read once for each column of tiles. A
-    second loop reads a row again. Elements past the end of an axis are computed too.
+    kernel with two loops over a row reads the row twice. Elements past the end of an axis are computed too.
 
 If several tiles read the same bytes, a cache serves most of the repeated reads.
 

@@ -156,8 +156,8 @@ def waves(programs: int, chip: Chip) -> float:
     """Returns the factor by which idle multiprocessors prolong the work: 1 if all multiprocessors are busy until the
     end.
 
-    For example, 132 grid programs keep all of 132 multiprocessors busy, so the factor is 1. If 33 grid programs do the
-    same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.
+    For example, the factor is 1 for 132 grid programs on 132 multiprocessors, because all multiprocessors are busy. If
+    33 grid programs do the same work, only a quarter of 132 multiprocessors is busy, so the work takes 4 times as long.
     """
     if programs == 0:
         return 0.0

@@ -49,7 +49,7 @@ class NotOneKernel(Exception):
 
 
 class Demand(Record):
-    """One needed element of a node: the index of the element, and the guards (conditions under which it is needed).
+    """The index of one element that a kernel needs, with guards (conditions under which the kernel needs the element).
 
     A guard is an integer expression that stands for the condition `guard >= 0`.
     """
@@ -127,15 +127,15 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The axes of one kernel, and all indices at which the kernel needs each node. The file
+    """The axes of one kernel. For each node, also the indices of the elements that the kernel needs. The file
     minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if the kernel needs a node at too many different indices.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
-        """Finds all indices at which the kernel needs each node. The kernel computes the nodes `inside`, and stores the
-        nodes `roots`.
+        """Finds, for each node, the indices of the elements that the kernel needs. The kernel computes the nodes
+        `inside`, and stores the nodes `roots`.
 
         `allows(symbol, n)` says whether the size `symbol` can be `n`.
         """
@@ -316,9 +316,9 @@ class Indexing:
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Finds the operands of a concat that can contain one element of the concat's result. Each operand is returned
-        with the index of the element in this operand. Each operand also comes with guards: conditions that test whether
-        the operand contains the element.
+        """Finds out which operands of a concat may contain a certain element of the result. For each operand, the
+        function returns the index at which the operand may contain the element. Each operand also comes with guards:
+        conditions that test whether the operand contains the element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
@@ -339,9 +339,8 @@ class Indexing:
     def axis_order(self) -> list[str]:
         """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
-        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. With the reduced axis k
-        between the row axis and the column axis, the tiles of both factors have the layout that `tl.dot` needs: [row,
-        k] and [k, column].
+        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. If the reduced axis k is
+        in the middle, the tiles of the factors have the axes [row, k] and [k, column], as `tl.dot` requires.
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):

@@ -19,9 +19,9 @@ notation on named axes.
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. The index of a load expresses broadcasting by a missing axis, a transpose by permuted
 axes, and a slice by an added offset. The index of a reshaped array contains quotients and remainders, as in `x[i//8,
-i%8]`. A gather is written as an index that contains a symbol for a computed value. In a gather, the field `picks` pairs
-each symbol in the index with the op that computes the symbol's value. A kernel does not say in which order it computes
-the elements along its axes.
+i%8]`. In the index of a gather, a symbol stands for each computed value. In a gather, the field `picks` pairs each
+symbol in the index with the op that computes the symbol's value. A kernel does not say in which order it computes the
+elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -30,7 +30,7 @@ expressions that it computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import ClassVar, Union
 
 from minitri.base.diagnostics import Span
@@ -284,9 +284,9 @@ class Kernel(Record, eq=False):
     def held(self) -> set[str]:
         """The names of the held axes: the axes along which one grid program computes all indices.
 
-        A kernel has held axes only if its matrix products and its reductions share a loop, as in attention. The held
-        axes are all axes of the products, except the row axes and the axis of the shared loop. If a value does not vary
-        along a held axis, the grid program computes and stores this value only once.
+        A kernel has held axes only if its matrix products and its reductions share a loop, as in attention. A grid
+        program computes all indices along a product's axis, unless the axis is a row axis or the axis of the shared
+        loop. If a value does not vary along a held axis, the grid program computes and stores this value only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -298,11 +298,11 @@ class Decision(Record):
     producer) passes to another node (the consumer). The field `fused` says whether the producer and the consumer are in
     one kernel, and the field `rule` says why.
 
-    The field `again` is true if the consumer is in a later loop of the producer's kernel. The later loop must load the
-    kernel's inputs from memory again. If the producer and the consumer are fused, `bytes` is the memory traffic that
-    fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the write and the read of
-    the value. If several kernels read a value, only one of the ledger lines about this value counts the write. The
-    field `spans` has the places of the value in the program text.
+    The field `again` is true if one kernel computes the producer in one loop and the consumer in a later loop. The
+    later loop must load the kernel's inputs from memory again. If the producer and the consumer are fused, `bytes` is
+    the memory traffic that fusion saves. If the producer and the consumer are in different kernels, `bytes` counts the
+    write and the read of the value. If several kernels read a value, only one of the ledger lines about this value
+    counts the write. The field `spans` has the places of the value in the program text.
     """
 
     value: str
@@ -368,6 +368,18 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
     return op.conditions if isinstance(op, Inside) else ()
 
 
+def reindexed(op: Op, change: Callable[[Dim], Dim]) -> Op:
+    """Returns an op in which `change(d)` replaces each index expression d: in its index, guards and conditions."""
+    match op:
+        case Position():
+            return replace(op, expr=change(op.expr))
+        case Inside():
+            return replace(op, conditions=tuple(map(change, op.conditions)))
+        case Load():
+            op = replace(op, guards=tuple(map(change, op.guards)))
+    return replace(op, index=tuple(map(change, op.index))) if isinstance(op, (Load, Store)) else op
+
+
 def needed(root: Op) -> set[Op]:
     """Returns an op and all ops that its value depends on."""
     return {*postorder([root], children)}
@@ -389,7 +401,7 @@ def reads_bytes(dot: Dot) -> bool:
 
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
-    """Eliminates dead code: keeps the stores, the ops in `results`, and all ops that these ops depend on."""
+    """Eliminates dead code: keeps the stores, the ops `results`, and the direct and indirect operands of kept ops."""
     ops = list(body)
     kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], children)}
     return tuple(op for op in ops if op in kept)

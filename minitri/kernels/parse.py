@@ -44,8 +44,8 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 
 def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
-    """Parses the head of a text: its inputs, outputs, conditions and temporaries. Returns two values: a plan that has
-    no kernels yet, and the names of the sizes.
+    """Parses the head of a text: its inputs, outputs, conditions and temporaries. Returns two values: a plan without
+    kernels, and the names of the sizes.
     """
     name, params, results, *lines = head.parts
     made, requires = ([x for x in lines if isinstance(x, Param) == wanted] for wanted in (True, False))

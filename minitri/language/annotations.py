@@ -4,10 +4,10 @@ A type can be written in four ways: as an expression, as a string, as an attribu
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
-The function `read_type` takes an annotation, parsed as an expression. It returns an `ArrayType` or a `ScalarType`. The
-function `read_returns` returns a tuple of types, one for each output of a function. The one idea: the grammar has no
-rules for types. Each spelling of a type is one `case` in this file. Each kind of mistake in a type gets its own error
-message. A dimension of a type is an expression such as `N + 1`, whose value is known only in a call.
+The function `read_type` takes an annotation, parsed as an expression. The result is an `ArrayType` or a `ScalarType`.
+The function `read_returns` returns a tuple of types, one for each output of a function. The one idea: the grammar has
+no rules for types. Each spelling of a type is one `case` in this file. Each kind of mistake in a type gets its own
+error message. A dimension of a type is an expression such as `N + 1`, whose value is known only in a call.
 """
 
 import re

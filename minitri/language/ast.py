@@ -195,9 +195,9 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 
     The function does not recurse, so trees of any depth are possible.
 
-    If `holds` is None, the function yields both branches of a conditional expression `a if c else b`. With `holds`, the
-    function yields only the branch that Python would evaluate. After the condition `c`, the function calls `holds`,
-    which says whether `c` is true.
+    If `holds` is None, the function yields both branches of a conditional expression `a if c else b`. If `holds` is
+    given, `postorder` yields only the branch that the condition `c` selects. `postorder` first yields the condition
+    `c`, and then asks `holds` whether `c` is true.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

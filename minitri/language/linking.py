@@ -191,7 +191,7 @@ class _Names:
         return node
 
     def value(self, path: tuple[str, ...]) -> Any:
-        """Returns the value of a name such as `EPS` or `module.EPS` in the scope around the function.
+        """Returns the value of a name from outside the function, such as `EPS` or `module.EPS`.
 
         Returns MISSING if the name has no value.
         """

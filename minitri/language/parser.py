@@ -1,9 +1,10 @@
 """Parses the source text of a minitri program, and makes the syntax tree.
 
-The functions `parse_expression`, `parse_module` and `parse_type` take a text. They return nodes of ast.py with their
-spans, or raise a ParseError. The one idea: one grammar (grammar.lark) has three start symbols: for an expression, a
-module and a type. The parser takes one token at a time and makes a node as soon as it has read the node's tokens. No
-function of the parser recurses. The steps from a text to syntax nodes are:
+The functions `parse_expression`, `parse_module` and `parse_type` take a text. Each function returns a syntax tree
+(ast.py) with source spans. For a text with a mistake, the function raises a ParseError. The one idea: one grammar
+(grammar.lark) has three start symbols: for an expression, a module and a type. The parser takes one token at a time and
+makes a node as soon as it has read the node's tokens. No function of the parser recurses. The steps from a text to
+syntax nodes are:
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
@@ -16,10 +17,10 @@ grammar needs no rules for whitespace. For example, `layout` replaces the end of
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also raises errors for unmatched brackets, uneven indentation, names that are too long, f-strings and byte
-strings. The parser's tables are made on first use, and all threads share the tables. Each call of the parser has its
-own state, so several threads can parse at the same time. The parser does not look up names: the graph builder finds
-what each name means.
+`layout` also raises errors for f-strings, byte strings, unmatched brackets, uneven indentation and too long names. The
+parser's tables are made on first use, and all threads share the tables. Each call of the parser has its own state, so
+several threads can parse at the same time. The parser does not look up names: the graph builder finds what each name
+means.
 """
 
 import keyword

@@ -310,7 +310,7 @@ def expression(place: Span) -> Edit | None:
 
 
 def refused(code: str, text: str) -> str | None:
-    """Returns the correction of an expression that caused the error `code`, such as MT0102.
+    """Returns how to correct an expression with the error `code`, such as MT0102.
 
     Returns None if no row in the table for the error code `code` matches the expression.
     """

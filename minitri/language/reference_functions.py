@@ -12,6 +12,7 @@ The functions have no helpful error messages, because the graph builder has alre
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -225,16 +226,14 @@ def _triangle(function: Any, x: Value, k: int) -> Array:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1)`. For such a shape, this function
-    computes the size itself: it multiplies the old sizes that the new shape lacks.
+    numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1, 3)`. For such a shape, this function
+    computes the size itself. For the old shape (0, 33), it removes the common size 0 and divides 33 by 3.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:
-        rest = list(x.shape)
-        for extent in shape:
-            if extent in rest:
-                rest.remove(extent)
-        shape = tuple(math.prod(rest) if extent == -1 else extent for extent in shape)
+        old, new = Counter(x.shape), Counter(extent for extent in shape if extent != -1)
+        size = math.prod((old - new).elements()) // math.prod((new - old).elements())
+        shape = tuple(size if extent == -1 else extent for extent in shape)
     return np.reshape(x, shape)
 
 

@@ -52,8 +52,8 @@ def bad_character(span: Span) -> ParseError:
 def bad_word(word: ast.Word, before: ast.Word, expected: set[str]) -> ParseError:
     """Returns the error for a token `word` that cannot follow the token `before`.
 
-    The table `words` of syntax_errors.toml has a row for each known mistake. The first row whose conditions are all
-    true determines the error.
+    The table `words` of syntax_errors.toml has a row for each known mistake. The first row that fits the situation of
+    the token determines the error.
     """
     there = _situation(word, before, expected)
     possible = (row for row in tables()["words"] if there.isdisjoint(row.get("unless", ())))

@@ -4,13 +4,13 @@
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. It returns the
-given ParseError with a correction, or a different error that describes the mistake better. Rows of syntax_repairs.toml
+The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. The function adds
+a correction to the ParseError, or returns another error that describes the mistake better. Rows of syntax_repairs.toml
 define errors that describe a common mistake more exactly than the parser's error. The one idea: the parser itself
-decides whether an edit is a correction, so the edits to try can be mere guesses. The function first tries the
-corrections of syntax_repairs.toml, at the line of the error. The function `repaired` then tries the correction in the
-given ParseError, and tries the edits of the function `_general` last. This module does not repair mistakes that extend
-over several lines, nor texts of more than `LONGEST` characters.
+decides whether an edit is a correction, so the edits to try can be mere guesses. The function `repaired` first tries
+the corrections of syntax_repairs.toml, at the line of the error. Next, it tries the correction in the given ParseError.
+It tries the edits of the function `_general` last. This module does not repair mistakes that extend over several lines,
+nor texts of more than `LONGEST` characters.
 """
 
 import keyword
@@ -60,8 +60,8 @@ def parsed(parse: Callable[[Span], Any], place: Span, known: Container[str] = ()
 
 
 def repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> ParseError:
-    """Looks for a correction of the mistake, and adds the correction to the returned error. The argument `error` is the
-    error that `parse(place)` raised.
+    """Looks for a correction of the mistake. If a correction is found, the returned error contains it. The argument
+    `error` is the error that `parse(place)` raised.
     """
     span = error.span or place
     for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):

@@ -28,7 +28,9 @@ from minitri.language.syntax_errors import bad_target, chained_comparison, mista
 
 
 class Effect(ast.Node):
-    """An expression as a statement, such as a line `f(x)`. The only valid `Effect` is a docstring."""
+    """An expression as a statement, such as a line `f(x)`. A docstring is the only expression that is valid as a
+    statement.
+    """
 
     value: ast.Expr
 

@@ -33,7 +33,7 @@ def card(
     """Returns the HTML of a card.
 
     `facts`: a short text beside the title. If `wrong` is true, the text is red.
-    `text`: the text of a card that shows a single text.
+    `text`: the text of the card, unless the card has several texts (`tabs`).
     `tabs`: pairs of a label and a text, for a card with several texts.
     `rows`: the rows of a table. The first row has the titles of the columns.
     `fold`: the label of a control that shows or hides the table. The table is visible at first only if `wrong` is true.

@@ -31,8 +31,8 @@ RING: Mapping[str, Callable[..., Dim]] = {
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
-    """Replaces a gather by a view if the axes determine every index, and if no index lies outside of the array. If only
-    some index arrays are expressions of the axes, the function returns a gather with the remaining index arrays.
+    """Replaces a gather by a view if the axes determine every index, and if no index lies outside of the array. If the
+    axes determine only some index arrays, the function returns a gather with the other index arrays.
     """
     if not isinstance(node, Gather):
         return None

@@ -11,9 +11,9 @@ last 1746 of the 134217426 elements need a mask, because they do not fill a tile
 without these checks. With peeling, the sum of two bf16 arrays of 134217426 elements is as fast as a copy on an H200
 (`python tests/sweep_rows.py add`). Compilers for CPUs also peel loops: they move the last iterations out of a loop.
 
-The pass leaves programs with loops unchanged, because peeling does not remove the masks inside a loop. Programs for
-arrays of unknown size are not peeled. A program of few tiles is not peeled, because the launch of its kernel takes most
-of its time.
+The pass leaves programs with loops unchanged, because peeling does not remove the masks inside a loop. The pass does
+not change programs for arrays of unknown size. A program of few tiles is not peeled, because the launch of its kernel
+takes most of its time.
 """
 
 from dataclasses import replace

@@ -8,12 +8,12 @@ a reduction over one axis is split, the length of each part is a multiple of the
 Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the single index d0.
 
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
-column index. The address of an element does not depend on the index of an axis along which the operand is broadcast. If
-an array has gaps in memory, its contiguous axis is not merged with other axes. A long merged axis can be split into
-more parts than one of the original axes. Neighbouring axes that are not contiguous in memory are merged only if the
-merged axis can be split into over 1.5 times as many parts. Two sums that read the same array are treated alike, because
-the two sums will share a kernel. For example, `sum(x / m)` is reduced over one axis of length 96*16 in place of two
-axes of lengths 96 and 16:
+column index. If an operand is broadcast along one of two reduced axes, the index along the other axis alone selects its
+element. A kernel would have to compute this index from the index of a merged axis. If an array has gaps in memory, its
+contiguous axis is not merged with other axes. A long merged axis can be split into more parts than one of the original
+axes. Neighbouring axes that are not contiguous in memory are merged only if the merged axis can be split into over 1.5
+times as many parts. Two sums that read the same array are treated alike, because the two sums will share a kernel. For
+example, the axes of lengths 96 and 16 in `sum(x / m)` become one axis of length 96*16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

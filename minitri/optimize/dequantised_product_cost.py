@@ -13,11 +13,11 @@ Tiles with few rows let more programs share the work, but the programs read the 
 the summed axis is divided into more parts, more partial results must be added. The cost model in product_cost.py
 estimates the time of the product for each number of parts and each number of rows in a tile.
 
-The function `choose` takes a chip and the sizes of a product. It returns the number of parts and the tile for which the
-estimated time is least. The file split_k.py divides the depth into the returned number of parts. The file
-schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time that a
-block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a chip
-and compares them with the choice of the cost model. All measured products compute their second factor from 8-bit
+The function `choose` takes a chip and the sizes of a product. The function returns the choice with the least estimated
+time: a number of parts and a tile. The file split_k.py divides the depth into as many parts as `choose` returns. The
+file schedules/products.py uses the number of rows of the returned tile. For each number of rows in a tile, the time
+that a block takes was measured on an H200. The script tests/sweep_dequantised_product_cost.py measures all choices on a
+chip and compares them with the choice of the cost model. All measured products compute their second factor from 8-bit
 elements. For second factors that are computed from wider elements than 8 bits, such as f16, the cost model assumes the
 same times. The cost model is not used for products with many rows. Such products read a second factor that was
 converted and stored beforehand (pack_operands.py).
@@ -45,7 +45,7 @@ def is_converted(node: Contract) -> bool:
 
 
 def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
-    """Returns the number of parts (at most `most`) and the tile that have the least estimated time.
+    """Returns the choice with the least estimated time: a number of parts (at most `most`) and a tile.
 
     Among choices with equal times, the choice with the fewest parts is returned.
     """

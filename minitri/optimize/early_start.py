@@ -1,4 +1,4 @@
-"""tiles → tiles: lets a kernel start while the previous kernel ends ("programmatic dependent launch", PDL).
+"""tiles → tiles: lets a kernel start before the previous kernel has ended ("programmatic dependent launch", PDL).
 
     program k1(…) warps 4 {         becomes     program k1(…) warps 4 early_start {
 

@@ -4,10 +4,9 @@
     %6: f32[r, k] = multiply %5, %1                %6: f16[r, k] = multiply %5, %1   %1: cast of f16
     %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           now f16 to f16, so it does nothing
 
-The product computed in f16 has the same bits as the product that is computed in f32 and then rounded to f16. The
-product of two f16 numbers is exact in f32, so only the cast to f16 rounds. An f16 multiplication rounds the exact
-product only once, as the cast does. An operand can also be converted from 8-bit integers, because f16 represents every
-8-bit integer exactly.
+Multiplying in f16 gives the same bits as multiplying in f32 and then rounding to f16. The product of two f16 numbers is
+exact in f32, so only the cast to f16 rounds. An f16 multiplication rounds the exact product only once, as the cast
+does. An operand can also be converted from 8-bit integers, because f16 represents every 8-bit integer exactly.
 
 In a tile program, the pass `f16-multiplication` gives the dtype f16 to some multiplications and to their operands. A
 multiplication gets the dtype f16 only if each op that uses its result casts the result to f16. A multiplication gets

@@ -8,8 +8,8 @@ has an inner loop over the summed axis. Triton's option `flatten` merges the out
 loads the blocks of the next tile while it stores the present tile.
 
 The pass `flatten-loops` marks a persistent program `flattened` if its loops carry only one value, the sum of a matrix
-product. Loops that carry more values than one sum, as in attention, are not merged. If loops that carry several values
-were merged, Triton 3.6 would read sums that are not yet computed.
+product. A loop with several carried values, as in attention, is not merged. If a merged loop carried several values,
+code from Triton 3.6 would read sums before they are computed.
 """
 
 from dataclasses import replace

@@ -14,8 +14,8 @@ loaded value. If the value that reaches the reduction is the neutral element of 
 `where`.
 
 Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests. If the last block of a loop is
-incomplete, the file skip_blocks/skip.py computes this block in a separate loop. The loop over complete blocks then
-needs no test. The pass `boundary-peeling` runs before the pass `mask`, and marks some programs `peeled`. In a peeled
+incomplete, the file skip_blocks/skip.py computes this block in a separate loop. The loop over the complete blocks needs
+no bounds test. The pass `boundary-peeling` runs before the pass `mask`, and marks some programs `peeled`. In a peeled
 program, the code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
 (tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The loop that
 deferred_tf32_checks.py adds needs no bounds test. The added loop reads one index in each iteration, and this index is

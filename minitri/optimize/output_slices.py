@@ -5,12 +5,12 @@
                                                                               store out[i, 1, j] %7
                                                                               (out seen as f32[M, 2, N])
 
-Without this optimisation, a kernel computes all operands of a concatenation for every element of the result, and
-selects one of them. A loop over a row of the concatenation cannot compute the softmax of one operand, because the
-operand has shorter rows. With the pass `output-slices`, the kernel loops over the shorter rows of the operands, not
-over the rows of the concatenation. Each operand is computed once, and is stored into its own slice of the result. The
-optimisation requires that the operands of the concatenation have equal extents. Fusion treats the slices as separate
-results of the program. After fusion, one array contains all slices of a result.
+Without slices, a kernel computes all operands of a concatenation for each element of the result, and selects one value.
+A loop over a row of the concatenation cannot compute the softmax of one operand, because the operand has shorter rows.
+With the pass `output-slices`, the kernel loops over the shorter rows of the operands, not over the rows of the
+concatenation. Each operand is computed once, and is stored into its own slice of the result. The optimisation requires
+that the operands of the concatenation have equal extents. Fusion treats the slices as separate results of the program.
+After fusion, one array contains all slices of a result.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
@@ -20,9 +20,9 @@ plan with kernels that store slices of results. If slices would increase a cost,
 function `with_slices` returns the given plan. A result is divided into slices only if a single kernel stores all of the
 slices.
 
-A result with more than `MOST` slices is not divided. One grid program would have to keep the values of all its slices
-in registers. A result is stored in slices only if the result is row-major in memory. Narrow slices, of fewer than
-`SECTOR` contiguous bytes, must reduce the memory traffic.
+A result with more than `MOST` slices is not divided. The reason is that one grid program keeps the values of all slices
+in registers. A result is stored in slices only if the result is row-major in memory. Slices of fewer than `SECTOR`
+contiguous bytes are used only if they reduce the memory traffic.
 """
 
 from collections import defaultdict
@@ -83,8 +83,9 @@ def with_slices(graph: Graph, whole: Plan, fuse: Callable[[Graph], Plan]) -> Pla
 
 
 def costs(plan: Plan) -> tuple[int, int, int]:
-    """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and the number of kernels that
-    access arrays in different orders (`_mixed`). For each unknown size, the function assumes the number `TYPICAL`.
+    """Returns three costs of a plan: its memory traffic in bytes, its number of kernels, and its number of mixed
+    kernels. A mixed kernel has a reduction, and accesses arrays in different orders (`_mixed`). For each unknown size,
+    the function assumes the number `TYPICAL`.
     """
     moved = traffic(plan, defaultdict(lambda: TYPICAL))
     return sum(t.total for t in moved), len(plan.kernels), sum(map(_mixed, plan.kernels))

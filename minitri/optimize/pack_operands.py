@@ -19,17 +19,16 @@ cores run on the f32 units of the chip. For the f32 units, the elements of each 
 adjacent in memory. A factor without the layout that its product needs is slow to read, and each tile of the result
 reads the factor again. If each element of a factor is used often, one packed copy costs less than many slow reads.
 
-If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
-packing. Rows that begin at multiples of 4 bytes are packed only if the product uses each element at least
-REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load
-of its own. Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1,
-1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by
-concatenation is copied if more than one tile of result columns reads it. An unpacked concatenation needs several loads
-and a test for each element. A second factor that must be computed is first stored in memory if more than one row of
-tiles uses the factor. If the factor were computed during the product, the tensor core would wait for each block of the
-factor. Weights of 8 bits are copied only if the product has many rows. The copied 8-bit weights are not yet multiplied
-by their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
-(fusion/computed_factor_first.py).
+The hardware can copy rows of an unpacked first factor to shared memory if the rows begin at multiples of 4 bytes. A
+first factor with such rows is packed only if the product uses each element at least REUSE_OF_ASYNC (1536) times. If the
+rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load of its own. Such a misaligned
+factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x
+that begin at x[i, r - 1], one element before an aligned address. A first factor made by concatenation is copied if more
+than one tile of result columns reads it. An unpacked concatenation needs several loads and a test for each element. A
+second factor that must be computed is first stored in memory if more than one row of tiles uses the factor. If the
+factor were computed during the product, the tensor core would wait for each block of the factor. Only a product with
+many rows copies its 8-bit weights. The copied 8-bit weights are not yet multiplied by their scale (weight_scales.py).
+If the product has few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py).
 
 Packing is known from fast matrix products on CPUs (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -209,13 +208,13 @@ def suits_parts(node: Contract) -> bool:
 
 
 def in_loops(graph: Graph, parts: bool) -> set[Node]:
-    """Returns the matrix products that share a loop with another reduction. In attention, for example, a maximum shares
-    the loop of two products.
+    """Returns the matrix products that stay in one loop with another reduction. In attention, for example, a maximum
+    shares the loop of two products.
 
-    If products of f32 arrays can be computed from TF32 parts, their loop is divided into one kernel for each product. A
-    loop of products is not divided into several kernels if its scores (the results of the first product) would take too
-    much memory. A mask that depends on positions, such as a causal mask, lets one kernel skip blocks of scores. A loop
-    with such a mask is therefore not divided.
+    If products of f32 arrays can be computed from TF32 parts, their loop is divided into one kernel for each product.
+    If the scores (the results of the first product) would take too much memory, a loop of products stays one kernel. A
+    mask that depends on positions, such as a causal mask, lets one kernel skip blocks of scores. A loop with such a
+    mask is therefore not divided.
     """
     found: set[Node] = set()
     for node in {group.node for groups in loops(graph).values() for group in groups}:

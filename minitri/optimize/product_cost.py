@@ -100,9 +100,9 @@ def cheapest(
 ) -> Choice:
     """Returns the number of parts and the tile (`Pace`) that have the least estimated time. The candidates for the tile
     are `paces`, and the candidates for the number of parts are `parts`. The arguments `sizes` are the number of
-    products in the batch, the rows, the columns and the depth. The summed axis is divided into parts, whose length is a
-    multiple of `step`. The argument `loading` is the time in microseconds for reading the factors from memory once.
-    Among choices with equal times, the choice with the fewest parts is returned.
+    products in the batch, the rows, the columns and the depth. The depth (the summed axis) is divided into parts, whose
+    length is a multiple of `step`. The argument `loading` is the time in microseconds for reading the factors from
+    memory once. Among choices with equal times, the choice with the fewest parts is returned.
     """
     batch, rows, columns, depth = sizes
 

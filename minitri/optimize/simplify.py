@@ -80,7 +80,7 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """Replaces an operation whose operands are constants by its result, a constant. A broadcast constant counts as a
+    """Evaluates an operation on constants, and replaces the operation by the result. A broadcast constant counts as a
     constant too.
     """
     if not isinstance(node, Apply) or None in map(_constant, node.args):
@@ -228,7 +228,7 @@ def with_steps(i: Interner, x: Node, steps: list[Apply]) -> Node:
 
 def cheap_steps(x: Node) -> tuple[Node, list[Apply]]:
     """Finds an array y from which cheap operators compute `x`. Returns y and the list of these operators. Every
-    operator in the list has one operand. The list begins with the operator that is applied last.
+    operator in the list has one operand. The operator that is applied last comes first in the list.
     """
     steps: list[Apply] = []
     while isinstance(x, Apply) and len(x.args) == 1 and (x.op == "cast" or OPERATORS[x.op].cost == "cheap"):

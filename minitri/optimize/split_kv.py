@@ -8,8 +8,8 @@
 
 If the loop over keys is not split, attention with few rows starts few grid programs and leaves most of the chip idle.
 This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only for
-attention. When the maximum grows, a partial product must be corrected. The file minitri/graph/partial_sum_correction.py
-decides whether the correction is possible.
+attention. Each partial product uses the maximum of its own part, so it must be corrected for the maximum of all parts.
+The file minitri/graph/partial_sum_correction.py decides whether the correction is possible.
 
 All products in a loop are split into the same number of parts. In attention, the maximum, the sum of the exponentials,
 and the product with v are all split into the same parts. The first factor of a product can be a quotient whose divisor
@@ -136,8 +136,8 @@ class _Group:
         partial = two_step_reductions.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
-            """Adds an axis of columns to an array that has one value for each part and row. The result has the shape
-            [*B, part, M, N]: batch sizes, parts, rows and columns.
+            """Adds a column axis to `of_parts`, an array with one value for each part and row. The result has the shape
+            [*B, part, M, N]: M rows and N columns for each batch index and each part.
             """
             kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
             return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))

@@ -17,13 +17,14 @@ A power is replaced if its exponent is an integer from -7 to 8, or a multiple of
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
 Each multiplication in the new expression for a power rounds once. The exponents of replaced powers lie between -7 and
-8, so at most eight roundings are needed. Eight roundings cause an error of at most 4 units in the last place. The error
-of the math library's power function is also at most 4 units in the last place (`ulp` in minitri/base/operators.toml).
-Integer products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power
-of two gives the same bits, because both operations round the same number once. In `tanh(softplus(x))`, a part of the
-activation function mish, tanh is written as a quotient: `tanh(y) = (exp(2*y) - 1) / (exp(2*y) + 1)`. To avoid overflow,
-the numerator and the denominator of the quotient for `tanh(softplus(x))` are divided by exp(2 * max(x, 0)). The
-quotient for `tanh(softplus(x))` adds only positive terms, so no digits cancel.
+8, so at most eight roundings are needed. Each rounding causes an error of at most half a unit in the last place, so the
+error of eight roundings is at most 4 units. The math library's power function has an error of up to 4 units in the last
+place, too (`ulp` in minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The
+multiplication that replaces a division by a power of two gives the same bits, because both operations round the same
+number once. In `tanh(softplus(x))`, a part of the activation function mish, tanh is written as a quotient: `tanh(y) =
+(exp(2*y) - 1) / (exp(2*y) + 1)`. To avoid overflow, the numerator and the denominator of the quotient for
+`tanh(softplus(x))` are divided by exp(2 * max(x, 0)). The quotient for `tanh(softplus(x))` adds only positive terms, so
+no digits cancel.
 """
 
 import math
@@ -42,9 +43,7 @@ def reduce_strength(graph: Graph) -> Graph:
 
 
 def power_of_constant(i: Interner, node: Node) -> Node | None:
-    """Replaces `x ** n` by products, reciprocals and at most one square root. A square root is needed only if 2 * n is
-    odd.
-    """
+    """Replaces `x ** n` by products, reciprocals and at most one square root."""
     match node:
         case Apply(op="power", args=(x, View(x=Const(value=n)) | Const(value=n))):
             pass
@@ -118,7 +117,7 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
     """Replaces `x / 2**k` by `x * 2**-k`. Both expressions give the same bits. If x is the result of a reduction, such
-    as a sum, the function changes nothing. Otherwise, online reductions would not recognise the division in a mean.
+    as a sum, the function changes nothing. Online reductions recognise a mean only by its division.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):

@@ -1,4 +1,4 @@
-"""tile → tile: loads and stores blocks through tensor descriptors, by the GPU's copy engine ("TMA").
+"""tile → tile: makes the GPU's copy engine ("TMA") load and store blocks, through tensor descriptors.
 
     program k0(…) warps 4 descriptors {                    program k0(…) warps 4 {
     %2: f16[i, k] = load x[i, k] {mask = [i < 1000]}       %2: … {mask = [i < 1000], descriptor = [64, 32]}

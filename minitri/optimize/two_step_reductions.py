@@ -155,8 +155,8 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
-    """Returns how many parts cover an axis, and how long a part is. The number of parts is at most `parts`, and the
-    length is a multiple of `step`. The last part of the axis can be shorter than the other parts.
+    """Returns how many parts cover an axis, and how long a part is. There are at most `parts` parts. The length of a
+    part is a multiple of `step`. The last part of the axis can be shorter than the other parts.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -196,8 +196,8 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: 
 
 
 def made_of(root: Node) -> list[Node]:
-    """Returns a node and all nodes that it is computed from. The operands of products, reductions and scans are not
-    among the returned nodes.
+    """Returns a node and its direct and indirect operands. The operands of products, reductions and scans are not among
+    the returned nodes.
     """
     return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.children(node))
 
@@ -304,8 +304,8 @@ class Following(Record):
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
         """Returns a sum of products of two deviations from a mean, such as a variance. For each part, a partial sum
-        uses the deviations from the part's own means. Before the sums of the parts are added, each sum is corrected, so
-        that it contains deviations from the means of all elements.
+        uses the deviations from the part's own means. Before the sums of the parts are added, each sum is corrected for
+        the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

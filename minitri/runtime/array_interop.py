@@ -6,7 +6,7 @@ with the library of the arguments, on the same device.
 
 The function `view` rarely copies an array. A CPU array is copied if its byte order is not the machine's, or if its
 elements are not aligned in memory. A CPU array is also copied if a stride in bytes is no multiple of the size of an
-element. A torch tensor is copied if torch has not yet negated its elements (`is_neg`).
+element. A torch tensor is copied if torch still has to negate its elements (`is_neg`).
 """
 
 import sys

@@ -7,8 +7,8 @@ parameters without annotation, and compile-time values. A pack is a name for any
 does not fit its parameter raises a CompileError MT03xx. The message of a CompileError MT03xx names the parameter, the
 given type and the expected type, but never a value of the user's data.
 
-Instead of arrays, the method `Program.lower` also takes sizes, which the function `given_sizes` reads from keyword
-arguments:
+The method `Program.lower` also accepts sizes in place of arrays. The function `given_sizes` reads the sizes from
+keyword arguments:
 
     f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """
@@ -300,9 +300,7 @@ def _check_size(
     try:
         wanted = extent.evaluate(sizes)
     except ZeroDivisionError:
-        raise _wrong_argument(
-            "MT0304", param, f"has no size along axis {axis}, because {extent} divides by 0"
-        ) from None
+        raise _wrong_argument("MT0304", param, f"has no size along axis {axis}: {extent} divides by 0") from None
     if wanted == array.shape[axis] and all(sizes[n] >= 0 for n in names):
         return
     own = [n for n in names if solved.get(n) == param.name]  # no value of these dimensions gives this size

@@ -1,7 +1,7 @@
-"""Runs kernels on a GPU: compiles each kernel for the types and alignment of its arguments, and launches it without
-Triton's dispatcher.
+"""Compiles and launches kernels on a GPU, without Triton's dispatcher. Each kernel is compiled for the types and the
+alignment of its arguments.
 
-The class `NativeKernel` takes an emitted kernel and its Triton function. The method `NativeKernel.loaded` returns a
+A `NativeKernel` is made from an emitted kernel and its Triton function. The method `NativeKernel.loaded` returns a
 function that launches the kernel for arguments of given types and alignments. The launch function receives the number
 of grid programs, a stream, and the arguments, such as addresses and sizes.
 

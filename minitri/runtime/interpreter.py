@@ -1,12 +1,12 @@
 """Runs generated kernels on a CPU with Triton's interpreter. The kernels work directly on the memory of numpy or torch.
 
-The function `interpreted` takes the source text of the triton stage. It returns an `InterpretedKernel` for each kernel.
-The method `InterpretedKernel.run` runs the kernel. Arrays are not copied: the interpreter gets the addresses of the
-arrays (`HostPointer`). The interpreter does not check accesses, so a wrong store could overwrite the interpreter's own
-memory. During `check`, each array lies between two guard bands (`Guarded`). If the bytes of a guard band have changed,
-a kernel wrote outside of an array.
+The function `interpreted` takes the source text of the triton stage. For each kernel, `interpreted` returns an
+`InterpretedKernel`. The method `InterpretedKernel.run` runs the kernel. Arrays are not copied: the interpreter gets the
+addresses of the arrays (`HostPointer`). The interpreter does not check accesses, so a wrong store could overwrite the
+interpreter's own memory. During `check`, each array lies between two guard bands (`Guarded`). If the bytes of a guard
+band have changed, a kernel wrote outside of an array.
 
-The guard bands do not find a wrong store that is further away from the array than the width of a guard band.
+If a wrong store hits memory beyond the guard bands, no check finds this store.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class InterpretedKernel(NamedTuple):
 
 
 def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[InterpretedKernel, ...]:
-    """Returns the kernels of a source text with their functions in Triton's interpreter."""
+    """Makes an `InterpretedKernel` for each of `kernels`, from the functions in the source `text`."""
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
 

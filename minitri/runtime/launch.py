@@ -1,6 +1,6 @@
 """Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
-The function `executable` takes a plan and its emitted kernels. It returns an `Executable`. The `Executable` takes a
+The function `executable` takes a plan and its emitted kernels. The result is an `Executable`. The `Executable` takes a
 `Call` (the arguments of one call), runs the kernels and returns the outputs. On a GPU, kernels run on the current
 stream, and the call returns before the kernels end. On a CPU, each kernel runs in Triton's interpreter. No kernel
 writes to an input. Results stay on the device of the arguments. This module also moves the arrays of a call to the CPU

@@ -4,9 +4,9 @@ The function `measure` takes a function to call, and a device. It returns a `Tim
 repetition. A call on a GPU returns before the work is done, so events on the CUDA stream measure the time. A call that
 finds its inputs in the L2 cache would be unusually fast, so the cache is filled with other data before each repetition.
 The host issues the call while the GPU is busy filling the cache, so only GPU time is measured. The timer fills the L2
-cache by reading. If it filled the cache by writing, the GPU would copy the written data to memory during the call. On a
-CPU, a wall clock measures the time. On a GPU and on a CPU, a warm-up comes first, because the first call of a program
-compiles the program.
+cache by reading. If the timer filled the cache by writing, the GPU would copy the written data to memory during the
+call. On a CPU, a wall clock measures the time. On a GPU and on a CPU, a warm-up comes first, because the first call of
+a program compiles the program.
 
 On a GPU, the measured time does not include the time that the host needs for a call. To measure the host's time, call
 the result of `program.bind(...)` on tiny arrays: the GPU then has almost nothing to do.
@@ -24,7 +24,7 @@ CACHE_BYTES = 256 << 20  # bytes: more than the L2 cache of any GPU
 
 
 class Timing(NamedTuple):
-    """The seconds of each repetition, and the device that the call ran on: "cuda:0" or "cpu"."""
+    """The time of each repetition of a call in seconds, and the name of the device, such as "cuda:0" or "cpu"."""
 
     seconds: tuple[float, ...]
     device: str

@@ -4,7 +4,7 @@ The function `tune` takes a program, the arrays of a call, and an effort (how ma
 fastest `Options`. The file minitri/runtime/schedule_search.py measures several `Options`, the candidates. A candidate
 counts as right if its result is close to the result of the program without optimisations. The function `chosen` caches
 the fastest options for a call on disk. The cache key contains the program, the sizes, strides and dtypes, the GPU and
-the version of Triton. `effort="full"` does not use options that were cached by a measurement with `effort="quick"`.
+the version of Triton. With `effort="full"`, options that `effort="quick"` measured and cached are not used.
 
 For general kernels, the cost model chooses the schedules, without measurements. A general kernel serves all shapes of a
 program that was called with many shapes.
@@ -61,8 +61,8 @@ def measured(
     program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
-    """Measures several candidate options for a call. Returns each candidate with its time, or with the reason why it
-    has no time.
+    """Measures the time of a call with each of several candidate `Options`. Returns each candidate with its time, or
+    with the reason why it has no time.
     """
     check_effort(effort)
     if any(not isinstance(o, Options) for o in candidates or ()):
@@ -91,7 +91,7 @@ def measured(
 
 
 def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Executable]) -> Executable:
-    """Returns `build(options)` with the fastest options for a call.
+    """Returns the `Executable` that `build` makes with the fastest options for a call.
 
     The options come from the disk cache. If the disk cache has no options for the call, schedules are measured now, and
     the fastest options are cached.

@@ -6,8 +6,8 @@ all later shapes share general kernels. General kernels receive the sizes as arg
 as a literal only if this size was the same in all of the first eight shapes. The interpreter always gets kernels for
 the sizes of the call.
 
-A program with the effort "quick" or "full" measures schedules at the first call of a shape (tuning_policy.py). Left
-out: calls that repeat an earlier call (replay.py).
+A program with the effort "quick" or "full" measures schedules at the first call of a shape (tuning_policy.py). This
+module does not handle calls that repeat an earlier call (see replay.py).
 """
 
 from dataclasses import replace
@@ -62,7 +62,7 @@ class Variants:
             return self.kept.made(context.key, make)
 
     def is_special(self, call: Call, target: Target) -> bool:
-        """Checks whether a call gets kernels that are compiled for its own sizes."""
+        """Checks whether the kernels for a call are compiled for exactly the sizes of this call."""
         if target.kind == "interpreter":
             return True
         shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))

@@ -75,7 +75,7 @@ class Value(Record):
 class FormFiller(StatementWriter):
     """Fills the placeholders of a form, which is a statement with placeholders (statement_forms.toml).
 
-    `sides`: the sizes that the axes of a new matrix {MK} can have.
+    `sides`: the possible sizes of the axes of a new matrix (the placeholder {MK}).
     `sizes`: the size of each dimension, by name, such as {"N": 3}.
     `axes`: the axes of each parameter, by name.
     """

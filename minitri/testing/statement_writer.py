@@ -23,7 +23,7 @@ from minitri.base.nodes import Record
 
 
 class DoesNotFit(Exception):
-    """Raised if no statement can be made: its template cannot be filled, or its value is invalid or too large."""
+    """Raised if a template cannot be filled, or if the value of the new statement is invalid or too large."""
 
 
 class Statement(Record):
@@ -42,8 +42,8 @@ class Statement(Record):
 class Filled(dict[str, Any]):
     """Maps each placeholder of a statement to the text that replaces it.
 
-    If a placeholder occurs several times in a statement, usually the same text replaces all its occurrences. A
-    placeholder in `words` or in `drawn_again` gets a new text at each occurrence.
+    If a placeholder occurs several times in a statement, usually the same text replaces all its occurrences. Each
+    occurrence of a placeholder gets a new text if `words` or `drawn_again` contains the placeholder.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:

@@ -99,7 +99,7 @@ class Names:
 
     @property
     def of_sizes(self) -> Names:
-        """Returns `Names` with the same dimensions, but without axes and values."""
+        """Returns the names that a size can contain: dimensions, but no axes and no values."""
         return Names(self.sizes)
 
     def condition(self, e: Node) -> Dim:

@@ -117,7 +117,7 @@ class LineReader(Generic[V]):
 
     `templates`: a dict from the class of an operation to the template of its lines.
     `precisions`: the precisions that a matrix product can have.
-    `anywhere`: the placeholders of attributes that any line can have.
+    `anywhere`: the placeholders for attributes that are allowed on every line.
     `example`: an example of a type, for error messages.
     `names`: the dimensions, axes and values that the current line can use in index expressions.
     `dtype`: the dtype of the current line's result.

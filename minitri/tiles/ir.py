@@ -14,8 +14,8 @@ point of the grid.
 
 A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is the block
 size, rounded up to a power of two, because Triton requires powers of two. Some elements of a tile can have an index
-past the end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis
-or the block.
+past the end of the axis, or past the end of the block. Masks stop loads and stores of elements past the end of an axis
+or block.
 
 A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.
@@ -42,7 +42,7 @@ class TileAxis(Axis):
 
     @property
     def lanes(self) -> int:
-        """The number of elements that a tile has along this axis: the block, rounded up to a power of two."""
+        """The number of elements of a tile along the axis: the block size, rounded up to a power of two."""
         return 1 << max(0, self.block - 1).bit_length()
 
     @property
@@ -94,7 +94,7 @@ class Hints(Record):
     `descriptor`: the block sizes of the tensor descriptor that makes the access, one for each axis of the array.
     `evict_first`: whether the L2 cache may drop the loaded elements before others.
     `fast`: whether the operator is compiled to its faster, less precise fast-math form.
-    `in_parts`: whether a maximum over rows first reduces parts of 16 columns each.
+    `in_parts`: whether the maximum of each row is computed in two steps, with parts of 16 columns in the first step.
     `unknown_start`: whether the initial value of a `Carry` is hidden from Triton's compiler.
     `wait`: whether each iteration of the loop first waits until the tensor cores have finished.
     """
@@ -111,7 +111,7 @@ PLAIN = Hints()
 
 
 class LaunchOptions(Record, kw_only=True, eq=False):
-    """The options of a tile program that its schedule chooses.
+    """Options that the schedule of a tile program chooses.
 
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
@@ -165,8 +165,8 @@ class Program(LaunchOptions, eq=False):
         return self.hints.get(about, PLAIN)
 
     def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
-        """Adds the hints `more` to the ops and loops in `about`, and returns the new tile program. If the argument
-        `about` contains no op and no loop, the method returns this tile program itself.
+        """Adds the hints `more` to the ops and loops in `about`, and returns the new tile program. If `about` is empty,
+        returns the tile program itself.
         """
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self
@@ -224,8 +224,8 @@ def index_axes(op: Access) -> set[str]:
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """Solves the inequality `condition >= 0` for one index. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where
-    the index i is alone on one side. A bound such as `n - 2` is the same for all elements of a tile: it contains no
-    loaded value and no index of an axis in `lanes`.
+    the index i is alone on one side. The bound, such as `n - 2`, is the same for all elements of a tile. It contains no
+    loaded value, and no index of an axis in `lanes` (axes with several elements).
 
     From a bounds check such as `i < n - 2`, Triton can tell how many neighbouring elements have the same result.
     """
@@ -256,9 +256,9 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 
 class BlockIndex(Record):
-    """The index along one dimension of an array, for each element of a block.
+    """The index along one dimension of an array, for each element of a block along the axis `axis`.
 
-    If the field `walks` is true, the index of an element in the array is its index along the axis plus `offset`. If the
+    If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
     the field `axis` is None, every element of the block has the array index `offset`.
     """

@@ -10,12 +10,12 @@
 The function `lower` takes a kernel and its schedule. The result is a tile program. The schedule gives each axis a block
 size and a role: grid, whole or loop.
 
-The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase (group of
-loops) ends with its reductions over looped axes. If two results of a phase need loops over the same axes, one loop nest
-computes both results. If a loop nest needs elements that an earlier phase (group of loops) used, the loop nest loads
-and computes these elements again. A row along an axis with the role "whole" is one block, so no loop reads the row
-twice. For a reduction, a loop carries a partial result for each position in a block. After the loop, a final reduction
-over the block combines the partial results.
+The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase is a group
+of loops, followed by reductions over the axes of the loops. If two results of a phase need loops over the same axes,
+one loop nest computes both results. If a loop nest needs elements that an earlier phase (group of loops) used, the loop
+nest loads and computes these elements again. A row along an axis with the role "whole" is one block, so no loop reads
+the row twice. For a reduction, a loop carries a partial result for each position in a block. After the loop, a final
+reduction over the block combines the partial results.
 
 The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
 reduction. The file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a
@@ -64,8 +64,8 @@ class Nest:
 class Lowering:
     """Makes the statements of one tile program in `out`.
 
-    Constants and initial values come before the loop that uses them, and equal constants share one op. A value in a
-    loop has all axes of its operands, in the order of the program's axes.
+    Constants and initial values come before the loop that uses them, and equal constants share one op. In a loop, the
+    result of an op has every axis that an operand of the op has. The axes are in the program's order.
     """
 
     online = False  # whether a reduction can run in the loop of another reduction that it depends on
@@ -85,11 +85,11 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`). A sum that shares a loop
-        with another reduction keeps its corrections.
+        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`). The corrections of a sum
+        stay if the sum shares a loop with another reduction.
 
-        A partial sum needs the corrections `rescale` and `shift` only if its loop also computes a reduction that the
-        sum depends on. A reduction that reads all elements at once, without a loop, has no partial sum.
+        Corrections (`rescale` and `shift`) are needed only if a sum depends on another reduction of the same loop. A
+        reduction that reads all elements at once, without a loop, has no partial sum.
         """
 
         def untransported(op: Op) -> Op:

@@ -131,8 +131,8 @@ class Masking:
     # ---- what can be proven ----------------------------------------------------------
 
     def needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Collection[Dim]) -> dict[Dim, str]:
-        """Returns the conditions of a load or store that need no test, and for each condition the reason. `tests` maps
-        each bounds check to its axis.
+        """Finds the conditions of the load or store `op` that need no test. Returns the reason for each such condition.
+        `tests` maps each bounds check to its axis.
         """
         return {}
 

@@ -49,7 +49,7 @@ def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]
 
 
 def exchange(program: Program, old: Op, new: Op) -> Program:
-    """Returns the program with the op `new` in place of `old`, also among the operands of other ops."""
+    """Returns the program with the op `new` in place of `old`. Ops that used `old` as an operand use `new`."""
     return rebuilt(program, lambda op: new if op is old else op)
 
 

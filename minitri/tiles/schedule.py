@@ -56,8 +56,8 @@ class Options(Record):
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
     `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation).
-    `descriptors`: whether loads use tensor descriptors. If True, stores of persistent kernels use tensor descriptors
-        too, if there is enough shared memory.
+    `descriptors`: whether loads use tensor descriptors. If True, a persistent kernel with enough shared memory also
+        stores through tensor descriptors.
     `persistent`: the number of grid programs of a persistent kernel.
     `registers`: the most registers that a thread may use (NVIDIA).
 
@@ -224,10 +224,10 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
     """Raises CompileError MT0404 if `options` has a block size for an axis that the program lacks for all array sizes.
 
-    The function `general` makes plans (lists of kernels) of the same program for other sizes or for symbolic sizes. An
-    axis can be missing for some sizes only, for example because its size is 1 or because it is merged into its
-    neighbour. If the axis exists for other array sizes, the function raises no error. A caller can tune block sizes for
-    arrays of one shape, and use the same block sizes for all shapes.
+    The function `general` makes more plans (lists of kernels) of the program: for other sizes, and for symbolic sizes.
+    A program can lose an axis for some sizes, for example if the axis has length 1 or is merged into its neighbour. If
+    the axis exists for other array sizes, the function raises no error. A caller can tune block sizes for arrays of one
+    shape, and use the same block sizes for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

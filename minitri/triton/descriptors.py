@@ -4,9 +4,8 @@
     desc1.store([i_tile * 64, 0], tl.trans(v5))
 
 The function `descriptors` takes a tile program in which some loads and stores have the hint `descriptor`. It returns
-the tensor descriptors of the program. The functions `load` and `store` return the Triton source of a load or store that
-uses a descriptor. If loads and stores access blocks of several shapes in one array, the array has a descriptor for each
-shape.
+the tensor descriptors of the program. The functions `load` and `store` return the Triton source of one access through a
+descriptor. If loads and stores access blocks of several shapes in one array, the array has a descriptor for each shape.
 """
 
 from __future__ import annotations

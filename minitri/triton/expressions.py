@@ -4,7 +4,7 @@
     i + 2*r of f32[i, r]         i[:, None] + r[None, :] * 2
     i < 777                      the line m3 = i < 777, then the name m3
 
-The functions of this module take a value with its dtype, or an index expression of the tile IR. They return Triton
+The functions take parts of a tile program: values with their dtypes, and index expressions. The functions return Triton
 source text. In the source text, `rt` is the module minitri/triton/rt.py. If a part of an expression depends only on
 sizes, the CPU computes this part at each launch. A value that the CPU computes is an argument of the kernel. The
 operator table (minitri/base/operators.py) has the spelling of each elementwise operator in Triton.
@@ -138,7 +138,9 @@ class Expressions:
         self.predicates: dict[Dim, str] = {}
 
     def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Returns the axes among `axes` along which tiles have several elements, in the program's order of axes."""
+        """Returns the axes in `axes` along which tiles have several elements. The returned axes are in the program's
+        order.
+        """
         axes = set(axes)
         return tuple(a for a in self.extents if a in axes)
 

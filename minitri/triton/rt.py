@@ -6,7 +6,7 @@ operation of Triton gives a result that differs from numpy's (docs/reference/sem
 integer division rounds towards zero, and Triton's maxima ignore NaN. In Triton, a shift by too many bits has an
 undefined result. A conversion of a number outside the range of the new dtype is also undefined.
 
-The file minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
+For Triton's interpreter, minitri/triton/rt_interpreter.py defines functions with the same names. Change rt.py and
 rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but
 not torch. Because triton is not always installed, minitri imports rt.py only when it runs or compiles a generated
 kernel.

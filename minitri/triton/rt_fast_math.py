@@ -3,11 +3,12 @@
     rt.sigmoid(x)            division and exp with correct or nearly correct rounding
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
-Each function of this module takes a tile or scalar of f32. It returns f32 of the same shape. The docstring of each
-`relaxed_` function gives its largest error. The rounding to 16 bits hides the error of an approximation. The one idea:
-Triton writes several instructions to keep denormals, but an approximation uses a single instruction of the GPU's
-special function unit. The special function unit flushes denormals to 0. Kernels call the approximations as `rt.NAME`
-(minitri/triton/rt.py). The package minitri/optimize/fast_math decides which kernels use the approximations.
+Each function of this module takes a tile or scalar of f32. The result has the dtype f32 and the shape of the argument.
+The docstring of each `relaxed_` function gives its largest error. The rounding to 16 bits hides the error of an
+approximation. The one idea: Triton writes several instructions to keep denormals, but an approximation uses a single
+instruction of the GPU's special function unit. The special function unit flushes denormals to 0. Kernels call the
+approximations as `rt.NAME` (minitri/triton/rt.py). The package minitri/optimize/fast_math decides which kernels use the
+approximations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -65,8 +66,8 @@ def relaxed_sigmoid(x):
 def relaxed_tanh(x):
     """Returns tanh(x) with a relative error of at most 2**-18.
 
-    The function computes tanh from 2**(|x| * 2 log2 e). Near x = 0, the power of two would lose digits by cancellation.
-    For such x, the function uses a polynomial of two terms.
+    The function computes tanh from 2**(|x| * 2 log2 e). Near x = 0, computing tanh from a power of two would lose
+    digits by cancellation. For such x, the function uses a polynomial of two terms.
     """
     far = 1.0 - 2.0 * reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))

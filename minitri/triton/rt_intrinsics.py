@@ -1,4 +1,4 @@
-"""Functions that make generated kernels faster or avoid a mistake of the compiler, and that change no result.
+"""Functions for generated kernels: they make a kernel faster or avoid a compiler bug, but change no result.
 
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
@@ -58,12 +58,12 @@ def unknown(start):
 
 @tl.core.builtin
 def settle(_semantic: Any = None):
-    """Waits until the tensor cores have read the registers that hold their operands.
+    """Waits until the tensor cores have read all operands that are in registers.
 
     The file minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    On GPUs that are not of the Hopper generation (sm90), the function does nothing. On Hopper GPUs, a grid program does
-    not wait until the tensor cores have read their operands.
+    On GPUs that are not of the Hopper generation (sm90), the function does nothing. Without `settle`, a grid program on
+    a Hopper GPU continues while tensor cores still read its registers.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None

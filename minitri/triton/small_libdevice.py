@@ -3,13 +3,13 @@
     exp(x)      the kernel calls `__nv_expf`, one of 350 functions of libdevice
 
 Triton's compiler reads all of libdevice for each kernel that calls a function of libdevice. Reading all of libdevice
-takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a copy of libdevice with only a
-few functions takes 1 ms.
+takes 20 to 45 ms. While Triton reads libdevice, no other thread can run Python. Reading a small copy of libdevice takes
+1 ms.
 
-The function `small_copy` takes a kernel in Triton's first IR. It copies from libdevice the functions that the kernel
-calls, and returns the path of the copy. The linker of Triton's compiler makes the small copy of libdevice, as text of
-LLVM IR. The copy of libdevice is a file in Triton's cache folder. Every small copy of libdevice contains the functions
-that kernels call most often (`COMMON`). Most kernels can therefore use the same copy.
+The function `small_copy` takes a kernel as TTIR (Triton's first intermediate representation). It copies from libdevice
+the functions that the kernel calls, and returns the path of the copy. The linker of Triton's compiler makes the small
+copy of libdevice, as text of LLVM IR. The copy of libdevice is a file in Triton's cache folder. Every small copy of
+libdevice contains the functions that kernels call most often (`COMMON`). Most kernels can therefore use the same copy.
 
 Each function of libdevice has two versions: one version replaces denormals by 0, and one version keeps denormals. A
 branch in each function of libdevice selects the version. Triton's compiler decides this branch only after LLVM's

@@ -7,9 +7,10 @@ The first row that fails names the wrong pass, because the result before that pa
 
 `interpreter`: code for numpy arrays, which Triton's interpreter runs. The tiles of this variant are as large as Triton
     allows.
-`cuda`: code for a GPU, which numpy and Triton's interpreter run. In reports, `cuda` is called "cuda:90 on CPU".
+`cuda`: code for a GPU, run on the CPU by numpy and by Triton's interpreter. In reports, `cuda` is called "cuda:90 on
+    CPU".
 `cuda general`: as `cuda`, but sizes and strides are arguments of the kernel.
-`cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` uses this variant.
+`cuda wide`: as `cuda general`, but with 64-bit offsets. Only `minitri fuzz` checks the variant `cuda wide`.
 `gpu`: code that runs on this machine's GPU, if this machine has a GPU.
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
@@ -109,8 +110,8 @@ class _Check:
         """Returns the first row of the report, for the stage where the program begins: the graph, or the stage whose
         text was loaded.
 
-        If the program begins at the graph, the first row says whether the syntax tree and the graph both give the
-        expected results.
+        If the program begins at the graph, the row says whether the syntax tree and the graph both give the right
+        result.
         """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))

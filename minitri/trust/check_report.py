@@ -22,7 +22,7 @@ SHOWN = 24  # elements of an array that a report prints
 class CheckRow(NamedTuple):
     """The outcome of checking one compilation stage. The field `by` has the name of the pass that made the stage.
 
-    `max_error` and `bound` belong to the element of the result that has the largest error relative to its bound.
+    `max_error` and `bound` are the error and the error bound of the element with the largest ratio of error to bound.
     """
 
     by: str

@@ -79,9 +79,9 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class Terms(NamedTuple):
-    """For each element of a matrix product: how often its terms are rounded, and how large its terms are.
+    """Numbers for the error bound of each element of a matrix product. Each element is a sum of terms.
 
-    `rounds` is the largest number of roundings of a term. `size` is the sum of the absolute values of the terms.
+    `rounds` says how many times a term is rounded at most. `size` is the sum of the absolute values of the terms.
     """
 
     rounds: Any

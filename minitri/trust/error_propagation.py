@@ -2,9 +2,10 @@
 
 The function `moved` takes an operator and its operands, each with a radius (its largest possible error). For each
 element, it returns the largest change that the errors of the operands can cause in the result. The one idea: each
-operand lies in an interval, so the possible operands of an operator form a box. If an operator is monotone or convex in
-each operand, its result changes most at a corner of the box: each operand is then at an end of its interval. For an
-operator that is neither monotone nor convex, a function in the table `WILD` computes the largest change of the result.
+operand lies in an interval, so a pair of operands lies in a rectangle (box). If an operator is monotone or convex in
+each operand, the largest change of the result is at a corner of the box. At a corner, each operand is the smallest or
+the largest number of its interval. For an operator that is neither monotone nor convex, a function in the table `WILD`
+computes the largest change of the result.
 
     sin, cos             at most the error of the operand
     tan, x / y, 1 / x    anything, if the box holds a pole
@@ -191,7 +192,7 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Returns True for each element of x that is a multiple of 1 / `grid` and has no error (e is 0)."""
+    """Returns True for each element of x whose error e is 0 and whose value is a multiple of 1 / `grid`."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 

@@ -69,7 +69,9 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        """Returns the magnitude of a float node (0 if the node is exact), or the value of any other node."""
+        """For a float node, returns the magnitude (the scale of its rounding errors), or 0 if the node is exact. For
+        any other node, returns its value.
+        """
         if not node.dtype.is_float:
             return self.value[node]
         return self.size[node] if node in self.size else number(self.i, self.absolute(node), 0.0)
@@ -109,8 +111,8 @@ class _Magnitudes:
     def cast(self, node: Apply) -> Node | None:
         """Returns the magnitude (the scale of the rounding errors) of the result of a cast.
 
-        A cast to fewer bits rounds, so the scale of the rounding errors becomes larger. A cast to more bits is exact,
-        and leaves the scale of the rounding errors unchanged.
+        A cast to fewer bits rounds, so the cast increases the scale of the rounding errors. A cast to more bits is
+        exact, and leaves the scale of the rounding errors unchanged.
         """
         (x,) = node.args
         made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]
@@ -130,9 +132,9 @@ class _Magnitudes:
         """Returns how much argument k adds to the magnitude (the scale of the rounding errors) of the result.
 
         The estimate is a numerical derivative. The operator of `node` is evaluated with a slightly larger, and with a
-        slightly smaller, value of the argument at position k. Argument k is moved by the fraction s of its own
-        magnitude, where s is `STEP` units in the last place of 1. Moving argument k changes the result. The larger of
-        the two changes is divided by the fraction s.
+        slightly smaller, value of the argument at position k. The change of argument k is the magnitude of the argument
+        times s. The fraction s is `STEP` units in the last place of 1. Moving argument k changes the result. The larger
+        of the two changes is divided by the fraction s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]

@@ -34,7 +34,7 @@ FEW = 16  # elements that are tried one by one
 def smallest(
     arguments: Mapping[str, Any], shapes: Mapping[str, Shape], sizes: Mapping[str, int], fails: Fails, tries: int = 150
 ) -> Arguments:
-    """Returns smaller arguments for which `fails` is still true, found with at most `tries` trials.
+    """Searches for smaller arguments for which `fails` is still true, with at most `tries` trials.
 
     `fails(arguments)` must be true for the given arguments.
     """

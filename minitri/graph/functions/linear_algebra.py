@@ -104,7 +104,7 @@ def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
 
 
 def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
-    """Returns the matrix product of n factors x, for example x @ x if n is 2.
+    """Returns the matrix power of x: the product of n matrices x, such as x @ x for n = 2.
 
     Repeated squaring needs only about log2(n) products.
     """

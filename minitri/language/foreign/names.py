@@ -4,7 +4,8 @@ For example, numpy's `average` is called `mean` in the language. The name `abs` 
 language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
 for each name of another library. The file libraries.toml has the names of libraries. The columns of names.csv:
 
-`name`: a name such as `average`. `.real` is an attribute, and `*` stands for any other name of the library.
+`name`: a name such as `average`. A name with a dot, such as `.real`, is an attribute. `*` stands for all names of the
+    library without a row of their own.
 `arguments`: the arguments of the calls that the row translates, such as `x, axis`, `x, *, alpha`, `x: 1` (x has rank 1)
     or `*rest` (any further arguments). In the table `looks` of libraries.toml, a pattern says which arguments a name
     matches: `M` matches a size.
@@ -20,9 +21,9 @@ Four functions look up a name by its use: `prefixed` for `np.name`, `called` for
 `attribute` for `x.name`. A lookup returns an `Answer`, which contains a row of names.csv. A lookup of an unknown name
 returns None. An `Answer` says what to write instead of the name, or why the language has no counterpart.
 
-The function `rewritten_call` turns a call of another library into a call of the language, with the arguments that the
-user wrote. The column `instead` of names.csv is a template, in which the arguments replace the names of the parameters.
-If a parameter in a template is next to an operator, an argument such as `x + 1` is written in parentheses.
+The function `rewritten_call` translates a call of another library into the language, and keeps the user's arguments.
+The column `instead` of names.csv is a template, in which the arguments replace the names of the parameters. If a
+parameter in a template is next to an operator, an argument such as `x + 1` is written in parentheses.
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 """
@@ -86,8 +87,8 @@ class Foreign(Record):
         """Checks whether this row of names.csv translates a call with the arguments `args` and `keywords`.
 
         The table `looks` of libraries.toml has regular expressions for some parameters. An argument must match the
-        expression of its parameter. For example, the argument for the parameter `dim` must contain a digit. Therefore
-        the call `max(x, y)` does not match the row `max(x, dim)`, because `y` has no digit.
+        expression of its parameter. For example, the argument for the parameter `dim` must contain a digit. The call
+        `max(x, y)` does not match the row `max(x, dim)`, because `y` contains no digit.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if not all(re.match(_LOOKS.get(name, ""), text) for name, text in zip(names, args)):
@@ -97,8 +98,8 @@ class Foreign(Record):
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Binds the arguments of a call to the parameters of this row. Returns a dictionary from parameters to
-        arguments.
+        """Binds the arguments of a call to the parameters in this row of names.csv. Returns a dictionary from
+        parameters to arguments.
 
         Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """

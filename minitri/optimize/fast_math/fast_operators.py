@@ -1,4 +1,4 @@
-"""tile → tile: uses faster, less exact instructions for operators whose results are rounded to 16 bits ("fast math").
+"""tile → tile: uses faster but less exact instructions if results are rounded to 16 bits ("fast math").
 
     %2: f32[i] = sqrt %1           becomes     %2: f32[i] = sqrt %1 {fast = true}       tl.sqrt, not tl.sqrt_rn
 
@@ -6,8 +6,8 @@ The pass `fast-math` marks a kernel `relaxed` only if its results are rounded to
 a faster instruction with a relative error of about 2**-18 (field `relaxed` in minitri/base/operators.py).
 
 In `relaxed` programs, operators with a faster instruction get the hint `fast` from the pass `fast-operators`. The fast
-instruction for `2**x` returns 0 instead of a denormal number. The fast instruction for `2**x` is used only for
-exponents x - h, where h is one value for the whole row. For example, h can be the row's maximum. If h is the row's
+instruction for `2**x` returns 0 instead of a denormal number. The fast instruction computes a power only if the
+exponent is x - h, with the same h for the whole row. For example, h can be the row's maximum. If h is the row's
 maximum, the largest of the row's powers `2**(x - h)` is 1. If the largest power `2**(x - h)` of a row is 1, the
 denormal powers of the row are too small to change the row's sum.
 """

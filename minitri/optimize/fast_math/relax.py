@@ -35,12 +35,13 @@ factor, the rule multiplies this constant by log2 e. In attention, for example, 
 factor. For c > 0 the maximum of c * x is exactly c times the maximum of x, because rounding is monotone.
 
 Accuracy: in exp(x - h), h is one value for the whole row. The product of h and log2 e is rounded. The rounding error of
-h * log2 e changes all exponents of a row by the same amount. This amount is at most `|h| * 2**-24`. A score of
-attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant. A
-value x loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then
-multiplied by log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The
-factor exp(h(old) - h(new)) corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)),
-multiplying by log2 e before the subtraction would accumulate rounding errors from block to block.
+h * log2 e changes all exponents of a row by the same amount. This amount is at most `|h| * 2**-24`. Attention
+multiplies each score by a constant, so a score already has a relative rounding error of up to `2**-24`. A value x
+loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then multiplied by
+log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The factor
+exp(h(old) - h(new)) corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)), the
+multiplication by log2 e always comes after the subtraction. Otherwise, rounding errors would accumulate from block to
+block.
 """
 
 import math
@@ -231,8 +232,8 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h, which is subtracted from each element of a row, depends on a reduction of the row. Loops carry
-    the results of reductions, so each carried value counts as a reduction of the row.
+    """Checks whether h depends on a reduction of the row. The value h is subtracted from each element of the row. Loops
+    carry the results of reductions, so each carried value counts as a reduction of the row.
 
     For example, a softmax subtracts the maximum h of a row from each element, and adds up the terms `exp(x - h)`.
     Denormal terms are too small to matter among the other terms of a row.

@@ -1,11 +1,11 @@
-"""Transposes a matrix product so that the factor that is computed, not loaded, comes first.
+"""Transposes a matrix product so that the computed factor comes before the loaded factor.
 
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
-The function `in_order` takes the axes and indices of a kernel. It puts the column axis of products before their row
-axis if only the second factor is computed. For example, the second factor can be computed from 8-bit weights, while the
-first factor is only loaded. Tensor cores of Hopper GPUs take computed values from registers, but only as the first
-operand of a multiplication.
+The function `in_order` changes the order of a kernel's axes. If the first factor of a product is loaded and the second
+factor is computed, the column axis comes before the row axis. For example, the second factor can be computed from 8-bit
+weights, while the first factor is only loaded. Tensor cores of Hopper GPUs take computed values from registers, but
+only as the first operand of a multiplication.
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous

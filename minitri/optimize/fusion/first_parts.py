@@ -1,12 +1,12 @@
 """Divides a graph into initial parts (groups of nodes that share a kernel), before fusion merges parts. Estimates
 whether computing a value in several kernels costs less than storing the value.
 
-The class `FirstParts` divides the compute nodes of a graph into parts, the groups of nodes that share a kernel. Compute
-nodes are reductions, scans, products and elementwise nodes. Each reduction, scan and product starts a part (a future
-kernel) of its own. The part also contains the elementwise nodes whose results the reduction, scan or product reads.
-Several parts can need the value of one elementwise node. Then either each part computes the value, or one part stores
-the value in memory. Each part that uses an elementwise node computes this node if loading the node's operands costs
-less than storing and loading the node's value. Later, minitri/optimize/fusion/partition.py merges parts.
+The class `FirstParts` divides the compute nodes of a graph into parts. Compute nodes are reductions, scans, products
+and elementwise nodes. Each reduction, scan and product starts a part (a future kernel) of its own. The part also
+contains the elementwise nodes whose results the reduction, scan or product reads. Several parts can need the value of
+one elementwise node. Then either each part computes the value, or one part stores the value in memory. Each part that
+uses an elementwise node computes this node if loading the node's operands costs less than storing and loading the
+node's value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections.abc import Collection, Sequence
@@ -73,7 +73,9 @@ class FirstParts:
     # ---- the first parts -------------------------------------------------------------
 
     def start(self) -> None:
-        """Assigns each compute node to an initial part. A cheap node can belong to several parts."""
+        """Puts each compute node, such as a reduction, into a first part of the graph. A cheap node can belong to
+        several parts.
+        """
         for node in reversed(self.compute):
             self.homes[node] = self._first_homes(node)
             for h in self.homes[node]:

@@ -1,4 +1,4 @@
-"""Merges the compute nodes of a graph into parts. Each part of the graph becomes one kernel.
+"""Merges the nodes of a graph into parts. Each part of the graph becomes one kernel.
 
 The method `Partition.run` returns the axes and indices of each kernel, in an order in which the kernels can run. A
 merge is legal under two conditions: `one_kernel` accepts the merged part, and the graph of parts stays acyclic. Among
@@ -40,8 +40,8 @@ class Partition(FirstParts):
         self._known_attempt = cache(self._attempt)
 
     def run(self) -> list[FusedIndexing]:
-        """Merges parts, and returns an index notation for each merged part. The parts are in an order in which they can
-        run.
+        """Merges parts, and returns the index notation of each remaining part. The parts are in an order in which they
+        can run.
 
         Raises a single NotOneKernel if some parts cannot be one kernel. The exception NotOneKernel lists all values
         that must be stored in memory.

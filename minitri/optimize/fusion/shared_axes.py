@@ -5,10 +5,10 @@
 
 The class `FusedIndexing` takes a part of a graph: the nodes that one kernel computes. The class finds each index at
 which the kernel needs a node. Such an index, for example `x[i, r]`, is called a *demand*. If a kernel has a single
-operation, the file minitri/kernels/demand.py finds the demands. In a part with several operations, each further result
-or reduction reuses existing axes with the same extent. If several existing axes have the same extent, the kernel uses
-the axis with which its operations share the most loads. A grid program that reduces a piece of an array can also store
-other results of this piece.
+operation, the file minitri/kernels/demand.py finds the demands. In a part with several operations, a later operation
+reuses existing axes of the same length. Among existing axes of the same length, the kernel uses the axis that lets the
+operations share the most loads. A grid program that reduces a piece of an array can also store other results of this
+piece.
 
     t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
@@ -34,8 +34,8 @@ class FusedIndexing(Indexing):
     NotOneKernel if the kernel would read too many arrays.
 
     `loop`: the axis of a loop that computes both products and other reductions. None without such a loop.
-    `held`: the column axes of the products that sum over `loop`. Each program covers these axes completely. The file
-        one_kernel.py sets both fields, `loop` and `held`.
+    `held`: the column axes of the products that sum over `loop`. Each grid program covers the held axes completely. The
+        file one_kernel.py sets both fields, `loop` and `held`.
     `in_parts`: the results that are stored in parts, one part by each program of a split reduction. The value for a
         result is True if the axes of this result are permuted.
     `transposed`: whether a product's column axis comes before its row axis. The file computed_factor_first.py sets

@@ -7,9 +7,9 @@ The loop carries one value per row for each reduction, and updates this value af
 `old` means the value before the current block. For a running maximum and a running mean, the value before the first
 block needs a special rule:
 
-Maximum: -inf - -inf is nan, so a finite number replaces the maximum while all previous elements are -inf. If the
-    program only subtracts the maximum, the lowest float replaces it. The correction factor and the sum are then 0. If
-    the maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop, one more factor
+Maximum: -inf - -inf is nan, so a finite number replaces the maximum while all elements so far are -inf. If the program
+    only subtracts the maximum, the lowest float replaces it. The correction factor and the sum are then 0. If the
+    maximum is used in other ways, 0 replaces it, and the correction factor is 1. After the loop, one more factor
     corrects the sum for the true maximum, which can be -inf. The result is therefore right even for a row that contains
     only -inf.
 Mean: while no element has been counted, the mean is 0 / 0. Because 0 / 0 is nan, 0 replaces the correction that is
@@ -195,8 +195,8 @@ class OnlineLowering(Lowering):
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """Checks whether the ops only subtract the running maximum `y`. The lowest finite number can then replace -inf.
 
-    The maximum y of elements x may be subtracted from these elements, as in `exp(x - y)`. The ops may subtract y from
-    the maximum of the earlier blocks, `old y`. An example is the correction factor of a sum, `exp(old y - y)`. The
+    The function accepts a maximum y that is subtracted from the elements x, as in `exp(x - y)`. The ops may subtract y
+    from the maximum of the earlier blocks, `old y`. An example is the correction factor of a sum, `exp(old y - y)`. The
     maximum may be multiplied by a positive constant of at most 1 before it is subtracted.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):

@@ -88,8 +88,8 @@ class Task(NamedTuple):
         """Checks whether nearly all multiprocessors are busy in each wave of programs (the programs that run at the
         same time). A multiprocessor runs `at_once` programs at the same time.
 
-        If masks shorten some loops, returns False for a single wave of programs. In a single wave, multiprocessors that
-        run short loops are idle until the longest loop ends.
+        If masks make some loops shorter than others, the result for a single wave of programs is False. In a single
+        wave, multiprocessors that run short loops are idle until the longest loop ends.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
@@ -112,7 +112,7 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None if no product of
     the kernel shares a loop with other reductions.
 
-    Each grid program computes some complete rows of the result, in a loop over the shared axis.
+    Each grid program computes some complete rows of the result in the shared loop.
     """
     loop = kernel.shared_loop
     if loop is None:

@@ -60,9 +60,9 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
 def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> dict[str, int]:
     """Returns, for each axis, how many of the loaded and stored bytes are contiguous in memory along the axis.
 
-    A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
-    counted. If the argument `fastest` is true, each load or store is counted only for the axis along which its stride
-    is smallest. If the argument `sectors` is true, each element counts as a whole memory sector.
+    If the stride is small but not 1, only the used bytes of each memory sector are counted. If the argument `fastest`
+    is true, each load or store is counted only for the axis along which its stride is smallest. If the argument
+    `sectors` is true, each element counts as a whole memory sector.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
@@ -105,8 +105,8 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses. For example, a kernel that computes
-    `x + bias` reads each element of the bias for many rows, but each element counts once.
+    """Returns the number of different elements that a load or store accesses. For example, `x + bias` reads each
+    element of the bias for many rows. Each element of the bias is counted only once.
     """
     indexed = math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
     return min(indexed, math.prod(e.constant or 4096 for e in op.buffer.shape))

@@ -6,12 +6,12 @@
 The function `elementwise` returns the schedule of a kernel without reductions. Neighbouring threads process
 neighbouring elements along one axis. Along this axis, the most loaded and stored bytes are contiguous. In a transpose,
 loads and stores are contiguous along different axes. The tile of a transpose is a square, so that loads and stores both
-access whole cache lines. The tile of a transpose is a rectangle if one axis is short or if rows have an odd length. If
-the contiguous axis is short, the tile covers the next axis too.
+access whole cache lines. A transpose gets a rectangular tile instead of a square tile if an axis is short, or if rows
+have an odd length. If the contiguous axis is short, the tile covers the next axis too.
 
 The tile of a kernel without a transpose has about 1024 elements. For elements of at most 16 bits, the tile has about
-2048 elements. A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 if it
-computes much for each element. A transpose of few elements has smaller tiles than other transposes, so that more
+2048 elements. A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 warps if
+each element needs much computation. A transpose of few elements has smaller tiles than other transposes, so that more
 multiprocessors get a tile.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd

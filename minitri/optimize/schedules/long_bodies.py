@@ -1,4 +1,4 @@
-"""Gives a program twice as many warps if each of its threads would have many instructions.
+"""Doubles the number of warps of a program if each thread would otherwise have many instructions.
 
     gelu(x).T, x: bf16[4096, 4096]      a tile of 128 by 128: 16 warps, so a thread has 32 elements instead of 64
 
@@ -9,8 +9,8 @@ least 32 elements per thread ran up to 1.2 times as fast with twice as many warp
 program with at least 32 elements per thread was slower.
 
 The function `more_warps` takes a kernel, its block sizes and its number of warps. The result is the same number of
-warps or twice this number. The number of warps does not change if a thread has fewer than 32 elements. With twice as
-many warps, a thread with few elements would load fewer bytes at once.
+warps or twice this number. The number of warps does not change if a thread has fewer than 32 elements. A thread with
+fewer than 32 elements would load fewer bytes at once if the program had twice as many warps.
 """
 
 import math
@@ -24,8 +24,8 @@ MANY = 32  # elements of a thread
 
 
 def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int) -> int:
-    """Returns `2 * warps` if a thread would have at least `MANY` elements and more than `most` instructions. Otherwise,
-    returns `warps`.
+    """Returns `2 * warps` if each thread of `warps` warps would have at least `MANY` elements and more than `most`
+    instructions. Otherwise, returns `warps`.
     """
     threads = 32 * warps
     computed = [op for op in kernel.body if isinstance(op, Compute)]

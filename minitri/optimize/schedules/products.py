@@ -331,8 +331,9 @@ def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
 
 
 def may_be_described(load: Load) -> bool:
-    """Checks whether the index and the masks of a load permit a tensor descriptor. The indices of the elements must not
-    be read from memory. Masks may only exclude elements past the end of the array, and must replace them by 0.
+    """Checks whether the index and the masks of a load permit a tensor descriptor. A load whose indices come from
+    memory does not suit a tensor descriptor. A mask may exclude only elements past the end of the array. The value of
+    excluded elements must be 0.
     """
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends

@@ -19,12 +19,12 @@ whole rows, as a softmax does.
     larger blocks.
 
 A program has few warps, because each reduction must wait for all warps of its program. If a program only reduces its
-rows, each of its warps has about a thousand elements. If results as long as a row are written, each warp processes 1024
-bytes of the row (2048 bytes for elements of at most 16 bits). If a kernel computes much for each element, each row gets
-twice as many warps (long_bodies.py). The numbers in this module come from measurements on an H200 (tests/sweep_rows.py
-measures them again). The measured rows have 256 to 131072 elements of 16 or 32 bits. Rows whose length is unknown at
-compile time get smaller blocks than rows known to be long. For reductions of columns, the functions `_columns` and
-`_whole_columns` choose the block sizes.
+rows, each of its warps has about a thousand elements. If a kernel writes a result for every element of a row, each warp
+processes 1024 bytes of the row. For elements of at most 16 bits, each warp processes 2048 bytes. If a kernel computes
+much for each element, each row gets twice as many warps (long_bodies.py). The numbers in this module come from
+measurements on an H200 (tests/sweep_rows.py measures them again). The measured rows have 256 to 131072 elements of 16
+or 32 bits. Rows whose length is unknown at compile time get smaller blocks than rows known to be long. For reductions
+of columns, the functions `_columns` and `_whole_columns` choose the block sizes.
 """
 
 import math

@@ -6,17 +6,17 @@ the value.
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-The function `computed` takes an op, and a `Value` for each operand. The returned `Value` says what is known about the
+The function `computed` takes an op and the `Value`s of its operands. The returned `Value` says what is known about the
 result of the op. A `Value` contains the kinds of numbers that the result can be. If only one number is possible, the
 `Value` also contains this number. Each `Value` has a name, called its term. If two values have the same name (term),
-all their elements are equal. Each function returns every possible kind of number, and sometimes also kinds that are
-impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+all their elements are equal. The returned kinds include every possible kind of number, and sometimes impossible kinds
+(Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
-A kind stands for many numbers, for example for all negative numbers. The table `MONOTONE` lists the operators, such as
-`multiply`, that are monotone in an operand whose numbers all belong to one kind. If an operator is monotone, all its
-results for negative numbers lie between its results for the smallest and the largest negative number. For each kind of
-operand, numpy computes the operator at the smallest and at the largest number. The analysis does not distinguish 0.0
-from -0.0, because a sum of both can have either sign (docs/reference/semantics.md).
+A kind stands for many numbers, for example for all negative numbers. Each operator in the table `MONOTONE`, such as
+`multiply`, is monotone on the numbers of one kind. If an operator is monotone, all its results for negative numbers lie
+between its results for the smallest and the largest negative number. For each kind of operand, numpy computes the
+operator at the smallest and at the largest number. The analysis does not distinguish 0.0 from -0.0, because a sum of
+both can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence

@@ -4,10 +4,10 @@
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
     surely holds               4 <= r < i_start + 1         for all of them
 
-The function `formula` takes a boolean op of a tile program. It returns a formula in negation normal form. Each leaf of
-the formula is a test `expr >= 0` of an affine expression of axes. The function `can_hold` returns an interval that
-contains every index at which the condition can hold, and possibly further indices. The function `surely_holds` returns
-an interval that contains only indices at which the condition certainly holds.
+The function `formula` takes a boolean op of a tile program. The function returns a formula without negations (negation
+normal form). Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The function `can_hold`
+returns an interval that contains every index at which the condition can hold, and possibly further indices. The
+function `surely_holds` returns an interval that contains only indices at which the condition certainly holds.
 
 Conditions on values from memory, or on products of positions, are not analysed. Conditions on numbers that could exceed
 32 bits are not analysed. A condition that is not analysed becomes the formula `UNKNOWN`, which may hold or fail at
@@ -50,7 +50,7 @@ class Both(Joined):
 
 
 class Either(Joined):
-    """A formula that holds at the indices at which `a` or `b` holds."""
+    """The formula "a or b", for two formulas `a` and `b`."""
 
 
 Formula = Union[Dim, Both, Either, None]  # a Dim is a test, which holds where the Dim is not negative

@@ -7,8 +7,8 @@
       next %s = … * exp(%m - next) + sum exp(…)      %s * 1 + 0, while %m is finite
     }
 
-The function `unchanged` takes a loop, and the ops before it. The argument `assumed` has assumptions about some ops of
-the loop, for example that a condition fails. For each value that the loop carries to its next iteration, `unchanged`
+The function `unchanged` takes a loop and the ops before the loop. The argument `assumed` has assumptions about some ops
+of the loop, for example that a condition fails. For each value that the loop carries to its next iteration, `unchanged`
 returns the reason why the value does not change. If there is no proof, the function `unchanged` returns None. The proof
 evaluates one iteration of the loop under the assumptions passed to `unchanged`
 (optimize/skip_blocks/abstract_values.py). The proof succeeds if each value that the loop carries is the same before and

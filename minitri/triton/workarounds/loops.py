@@ -2,10 +2,10 @@
 
 *Operands that are overwritten while a tensor core reads them.* On a Hopper GPU, a tensor core reads a computed first
 operand of a product from registers. A grid program does not wait until the tensor core has read an operand from
-registers, but continues with its next instructions. In a loop that Triton pipelines, the grid program computes the
-operand of the next product while the tensor core still reads the previous operand. Triton 3.6 lets the grid program
-write the next operand to registers that the tensor core is still reading (triton-lang/triton, issue 9433). The product
-then reads overwritten registers, so its results are wrong and differ from call to call.
+registers, but continues with its next instructions. In a pipelined loop, the grid program computes the next operand
+while a tensor core reads the previous operand. Triton 3.6 lets the grid program write the next operand to registers
+that the tensor core is still reading (triton-lang/triton, issue 9433). The product then reads overwritten registers, so
+its results are wrong and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
@@ -81,7 +81,8 @@ def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
 
 def hide_starts(program: Program) -> Program:
     """Hides the initial values of some accumulators from Triton's compiler, so that the compiler does not fail.
-    Triton's compiler fails if a loop reduces loaded blocks into an accumulator that several later loops read.
+    Triton's compiler fails if a loop reduces loaded blocks into an accumulator, and several later loops read this
+    accumulator.
     """
     loops = program.loops
     read_twice = {
