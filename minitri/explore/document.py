@@ -19,8 +19,9 @@ A page also shows the command that makes the same page again. Usually this is a 
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command is a line of Python if the program comes from neither a file nor an expression, or if the caller gave options
-for schedules. The command also gives the program for comparison and the open panes.
+The command is a line of Python if the program comes from neither a file nor an expression. If the caller gave options
+for schedules, the command is a line of Python too. The command also gives the program for comparison and the open
+panes.
 """
 
 import re
