@@ -49,7 +49,9 @@ Marks = Callable[[Node], Sequence[int]]
 
 
 def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
-    """Returns drawings of a graph as plain data. For a large graph, some drawings show groups of nodes as single boxes."""
+    """Returns drawings of a graph as plain data. For a large graph, some drawings show groups of nodes as single
+    boxes.
+    """
     picture = _Picture(graph, marks)
     folded, count = picture.folded(), len(picture.nodes)
     if count <= LARGE or not folded:
