@@ -113,8 +113,8 @@ class BaseProgram:
         return call
 
     def refresh(self) -> None:
-        """A hook, called before each use of the program. A subclass can override `refresh` to compile the program again
-        after a change of a Python value.
+        """A hook, called before each use of the program. If a Python value that the program uses has changed, a
+        subclass's `refresh` can compile the program again.
         """
 
     def fitted(self, call: Call) -> Call:

@@ -6,8 +6,9 @@
 
 A fact is an expression that is known to be >= 0, with a reason. The goal is an expression, and a proof shows that the
 goal is >= 0. The function `prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one
-idea: a proof is an equation between the goal and a sum of facts, each multiplied by a factor >= 0. The left side of the
-equation is scale * goal + room. Here `scale` is a positive integer, and `room` is an integer from 0 to scale - 1.
+idea: a proof is an equation between a multiple of the goal and a sum of facts, each multiplied by a factor >= 0. The
+left side of the equation is scale * goal + room. Here `scale` is a positive integer, and `room` is an integer from 0 to
+scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
@@ -101,7 +102,7 @@ class Proof(Record):
 def in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
     """Splits a maximum or minimum of a and b into two cases: its value is a, or its value is b.
 
-    Each case is a pair (value, condition), where the condition is an expression that must be >= 0.
+    Each case is a pair (value, condition): the case holds exactly if the expression `condition` is >= 0.
 
     Example: max(a, b) is a if a - b >= 0, and b if b - a - 1 >= 0.
     """

@@ -18,10 +18,10 @@ In each instruction, a tensor core aligns all terms to the largest term. The ten
 than two places below the last bit of the largest term. An instruction of a tensor core adds nine terms: eight products
 and the previous sum. Truncation (cutting off low bits) changes each term by at most u/2, and the result by at most 2u,
 where u = 2**-24. The error of one tensor core instruction, with nine terms and one result, is at most 9 * u/2 + 2u =
-6.5u. For a product of depth K = 64, the error bound is (8 + 52 + 64/32) u S = 62 u S with TF32 parts, and 64 u S with
-IEEE arithmetic. If K is at least 64, TF32 parts have a smaller error bound than IEEE arithmetic. The error bounds in
-this file hold for the tensor cores of Hopper GPUs. The test tests/sweep_f32_products.py measures how Hopper's tensor
-cores round.
+6.5u. For a product of depth K = 64, the error bound with TF32 parts is (8 + 52 + 64/32) u S = 62 u S. The error bound
+with IEEE arithmetic is 64 u S for K = 64. If K is at least 64, TF32 parts have a smaller error bound than IEEE
+arithmetic. The error bounds in this file hold for the tensor cores of Hopper GPUs. The test tests/sweep_f32_products.py
+measures how Hopper's tensor cores round.
 
 The evaluators of minitri split an f32 array with the function `tf32_parts`, which returns two arrays of TF32 numbers.
 In kernels, the function `_tf32_parts` of minitri/triton/rt.py splits f32 numbers into two TF32 numbers.

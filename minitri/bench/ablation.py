@@ -61,8 +61,8 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
 class Cell(Record):
     """The effect of one optimisation on one benchmark case.
 
-    `time`, `memory`, `first`: the value without the optimisation divided by the value with all optimisations. 0.0 if
-        not measured.
+    `time`, `memory`, `first`: the measured value without the optimisation, divided by the value with all optimisations.
+        0.0 if not measured.
     `note`: the reason why the version without the optimisation failed, or why its result is wrong. "" for a right
         result.
     """

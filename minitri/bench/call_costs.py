@@ -39,7 +39,9 @@ IMPORTED = (
 
 
 class Table(NamedTuple):
-    """A table of numbers: each row maps the names of columns to numbers. All numbers of the table have the unit `unit`."""
+    """A table of numbers: each row maps the names of columns to numbers. All numbers of the table have the unit
+    `unit`.
+    """
 
     title: str
     unit: str

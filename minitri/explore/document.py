@@ -10,17 +10,18 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark on a line of text is the index of a graph node. A line that was compiled from several graph nodes has several
-marks (provenance.py). The page highlights each text that has a mark (number of a graph node) in common with the text
-under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as HTML. The
-file page.py makes the HTML file.
+A mark on a line of text is the index of a graph node. A line of a stage has one mark for each graph node that the line
+comes from (provenance.py). The page highlights each text that has a mark (number of a graph node) in common with the
+text under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text, never as
+HTML. The file page.py makes the HTML file.
 
 A page also shows the command that makes the same page again. Usually this is a shell command:
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-The command is a line of Python if the program comes from neither a file nor an expression, or if the caller gave options
-for schedules. The command also gives the program for comparison and the open panes.
+The command is a line of Python if the program comes from neither a file nor an expression. If the caller gave options
+for schedules, the command is a line of Python too. The command also gives the program for comparison and the open
+panes.
 """
 
 import re

@@ -49,7 +49,9 @@ Marks = Callable[[Node], Sequence[int]]
 
 
 def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
-    """Returns drawings of a graph as plain data. For a large graph, some drawings show groups of nodes as single boxes."""
+    """Returns drawings of a graph as plain data. For a large graph, some drawings show groups of nodes as single
+    boxes.
+    """
     picture = _Picture(graph, marks)
     folded, count = picture.folded(), len(picture.nodes)
     if count <= LARGE or not folded:
@@ -129,8 +131,8 @@ class _Picture:
 
 
 def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
-    """Returns the label, type, kind and marks of a box in the drawing, but not the position of the box. A long text in
-    a box is broken into several lines.
+    """Returns the data of a box in the drawing, such as its label and marks, but not its position. A long text in a box
+    is broken into several lines.
     """
     label, type = ("\n".join(wrap(text, LONGEST)) for text in (label, type))
     return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}

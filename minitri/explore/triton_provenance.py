@@ -9,7 +9,7 @@ Both functions return an `Origin` for each line, which has the graph nodes that 
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A source line that computes an op of the tile program gets the graph nodes of the op. Other lines compute an index, a
+A source line that computes an op of the tile program gets the graph nodes of the op. Some lines compute an index, a
 mask or a loop-carried value. Such a line gets the graph nodes of all lines that use the computed value (function
 `served`). The line at the head of a loop gets the graph nodes of all lines in the loop's body. Some lines serve the
 kernel as a whole: the head of the function, the heads of its branches, and lines that wait for an earlier kernel. A
@@ -101,7 +101,7 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
 
 
 def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
-    """Returns the origin (the graph nodes) of each line of the generated Triton source."""
+    """Returns the `Origin` (graph nodes and role) of each line of the generated Triton source."""
     ops = line_ops(kernels)
     own = {line: nodes_of(op) for line, op in ops.items()}
     launches = {match[1]: k for k, line in enumerate(text.split("\n"), 1) if (match := re.match(r"# (\w+)\[", line))}

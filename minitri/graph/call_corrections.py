@@ -128,7 +128,9 @@ def arity(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit
 
 
 def missing(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Adds a missing argument to a call. The added argument is the example for this parameter in signatures.toml."""
+    """Adds a missing argument to a call. The value of the argument is the example that signatures.toml gives for the
+    missing parameter.
+    """
     if node.args and found[1] in EXAMPLES:
         comma = "" if node.span.text[:-1].rstrip()[-1] in "(," else ", "
         yield Edit(_end(node), f"{comma}{found[1]}={EXAMPLES[found[1]].format(x=beside(node.args[0]))}")

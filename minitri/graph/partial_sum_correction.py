@@ -27,7 +27,8 @@ Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online no
 2018). The correction `Shift` updates a sum of products of deviations, as in a variance or a covariance. Welford
 published the formula of `Shift` for one new element ("Note on a method for calculating corrected sums of squares and
 products", 1962). Chan, Golub and LeVeque published how a block of new elements changes a variance ("Updating formulae
-and a pairwise algorithm for computing sample variances", 1979).
+and a pairwise algorithm for computing sample variances", 1979). The compiler derives the corrections `Rescale` and
+`Shift` from the structure of the summed expression.
 
 The function `transport` raises `Refused` for a sum of where(p, F, 0), in which p is a condition. Example: for a row X
 that contains only -inf, F = exp(X - max(X)) is nan. For this row X, the sum of where(p, F, 0) is nan if p holds for an

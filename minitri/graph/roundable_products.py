@@ -35,8 +35,8 @@ def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
 def is_discontinuous(node: Node) -> bool:
     """Checks whether the result of an operation can jump if an operand changes a little, as in `floor`.
 
-    A power with a constant exponent counts as continuous if the exponent is a multiple of 1/2, such as 3 or 0.5. If an
-    exponent is a multiple of 1/2, kernels compute the power from products and square roots.
+    A power with a constant exponent counts as continuous if the exponent is a multiple of 1/2, such as 3 or 0.5. If a
+    constant exponent is a multiple of 1/2, kernels compute the power from products and square roots.
     """
     match node:
         case Apply(op="power", args=(_, View(x=Const(value=n)) | Const(value=n))) if node.dtype.is_float:

@@ -1,4 +1,4 @@
-"""Checks each array of a call against the declared type of its parameter.
+"""Checks the arrays of a call against the declared types of parameters, and finds the sizes of dimension names.
 
     def scaled(x: f32[N, N]) ...
 

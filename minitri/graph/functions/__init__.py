@@ -2,7 +2,7 @@
 
     squeeze(x, axis=0)      calls `squeeze(typer, x=…, axis=…)` of views.py
 
-A function of this folder takes a `Typer` (the object that makes graph nodes), followed by the caller's arguments. It
+A function of this folder takes a `Typer` (the object that makes graph nodes), and a value for each parameter. It
 usually returns an `Array`. The file minitri/language/signatures.toml lists the name and the parameters of each
 function. For example, sum and prod differ only in an operator, so one Python function with the keyword `op` defines
 both. The table `BY_OPERATOR` of a file maps names such as sum and prod to the Python function that they share. A
