@@ -151,7 +151,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 def legalise(graph: Graph) -> Graph:
     """Returns a graph without reductions and scans over axes of extent 1.
 
-    The new graph also has no matrix products whose rows, columns or summed axis have the extent 1.
+    The new graph also has no matrix products whose row axis, column axis or summed axis has the extent 1.
     """
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 

@@ -179,7 +179,7 @@ class _Names:
 
     def node(self, node: Any) -> Any:
         """Replaces a free variable by its value. Replaces the name of a called function by the function's name in the
-        module. The free variables in the children of the node must already be replaced.
+        module. The names in the children of the node must already be replaced.
         """
         match node:
             case ast.Name() | ast.Attribute():

@@ -10,7 +10,7 @@ expression of the axes. The least and the largest value of an index expression s
 array. If an index could lie outside of the array, the gather stays a gather. Only a gather, not a view, returns the
 fill value for an index that is out of range.
 
-The function `affine_gather` keeps a gather whose index contains a quotient, a remainder or a cast.
+An index array that is computed with a quotient, a remainder or a cast stays in the gather.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,5 @@
-"""graph → graph: splits the summed axis of a matrix product if its tiles do not fill the GPU ("split-K").
+"""graph → graph: splits the summed axis of a matrix product into parts if the product's tiles do not fill the GPU
+("split-K").
 
     %0: f32[16, 4096] = contract x, w                 x: f16[16, 8192], w: f16[8192, 4096]
       becomes

@@ -3,8 +3,8 @@ compiled kernels.
 
 A `Replay` is a call with new tensors. The new tensors have the dtypes, shapes, strides, alignment and device of an
     earlier call's tensors. The `Replay` allocates arrays and launches the kernels.
-A `Captured` is a call that is stored as one CUDA graph. It reads the same arrays and writes the same outputs (`Bound`)
-    as an earlier call.
+A `Captured` is a call that is stored as one CUDA graph. Every launch of this graph uses the same arrays and the same
+    outputs (`Bound`).
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
 `again_like` tests whether two consecutive calls have arguments of the same types and shapes. The check `again_like`

@@ -103,7 +103,8 @@ def trials(
     `build`: a function that compiles a candidate. `build` returns a function that launches the compiled candidate.
     `seconds`: the time limit for compilation. Candidates that are not compiled in time are left out. For the first
         candidate, there is no time limit.
-    `scale`: the magnitude of the operands. The magnitude determines the tolerance of the comparison (`close`).
+    `scale`: the scale of the rounding errors of each element of the result. A larger `scale` gives the comparison
+        (`close`) a larger tolerance.
     `progress`: a function that reports progress. The arguments of `progress` are the number of finished candidates and
         the number of all candidates.
 

@@ -4,7 +4,7 @@
     sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-The function `plain` takes a kernel. Sizes of the kernel can be unknown. It returns a `Schedule`. An axis of unknown
+The function `plain` takes a kernel, and returns a `Schedule`. Sizes of the kernel can be unknown. An axis of unknown
 size gets a block size that is correct for every size.
 
 The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The function

@@ -126,8 +126,8 @@ class Expressions:
 
     `extents`: the number of elements of a tile along each axis. Axes along which a tile has one element are left out.
     `names`: maps each operation that is already computed to its name in the source, such as v3.
-    `predicates`: a dict from each computed condition to its variable in the source, such as m5. Each key of the dict is
-        a condition. In this condition, names such as v3 stand for loaded values.
+    `predicates`: a dict from each computed condition to its variable in the source, such as m5. In a condition, names
+        such as v3 stand for loaded values.
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:

@@ -65,7 +65,9 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """Replaces a module. Its attributes are the given functions and the functions of the operator table."""
+    """A replacement for a module. The attributes of a `Namespace` are the given functions and the functions of the
+    operator table.
+    """
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions

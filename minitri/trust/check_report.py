@@ -46,7 +46,7 @@ class CheckRow(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A failing call, made as small as possible. The wrong pass is the first pass that fails for this call.
+    """The smallest failing call that the search found. The wrong pass is the first pass that fails for this call.
 
     `before`, `after`: the printed input and the printed output of the wrong pass.
     `got`: the results of running the stage that comes out of the wrong pass. None if that stage does not run.

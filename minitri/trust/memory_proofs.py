@@ -4,8 +4,8 @@ check is needed.
 The function `prove` takes a masked tile program, and the conditions that minitri checks at each call. It returns a list
 of verdicts, each about one of three claims:
 
-`in bounds`: an access stays in its array. The proof uses the ranges of the axes and the conditions of the mask. A
-    refutation is an example.
+`in bounds`: an access stays in its array. The proof uses the ranges of the axes and the conditions of the mask. An
+    example refutes a wrong claim.
 `needed`: for each condition of a mask, an example shows what happens without the condition.
 `written once`: for each buffer that is stored, the blocks cover every element, and no element twice.
 

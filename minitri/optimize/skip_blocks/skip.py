@@ -7,8 +7,8 @@
 
 The pass `skip-blocks` shortens some loops of a tile program, so that they run over only a part of their axis. Such a
 loop gets a start and an end, computed from the start of the grid program's block. Because of the loop bounds, causal
-attention and windowed attention skip at least half of their blocks. The pass `skip-blocks` has no rule for attention in
-particular. The pass `skip-blocks` skips a block if two facts are proven:
+attention and windowed attention skip about half of their blocks or more. The pass `skip-blocks` has no rule for
+attention in particular. The pass `skip-blocks` skips a block if two facts are proven:
 
   - A condition, such as the condition of a `where`, fails for every element of the block
     (optimize/skip_blocks/condition_ranges.py).
