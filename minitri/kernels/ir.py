@@ -157,10 +157,8 @@ class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
     `index`: the op that computes the index of each element, for argmax and argmin in tile programs. None otherwise.
-    `rescale`: an op whose value multiplies the partial sum before a loop adds the next block. None stands for the
-        factor 1.
-    `shift`: an op whose value a loop adds to the partial sum, before the loop adds the next block. If `shift` is None,
-        0 is added.
+    `rescale`: the factor of the partial sum before a loop adds the next block. None stands for 1.
+    `shift`: a value that a loop adds to the partial sum before the loop adds the next block. None stands for 0.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
     The pass in minitri/optimize/online_reductions/merge_loops.py sets the fields `rescale` and `shift` of reductions.
@@ -176,9 +174,7 @@ class Reduce(_Op):
 
 class Count(_Op):
     """The number of elements that a reduction over the axes `over` combines. In a loop over the axes `over`, a `Count`
-    counts the elements of the current block and of all earlier blocks.
-
-    Tile programs contain no `Count`: lowering replaces each `Count` by a number.
+    counts the elements of the current block and of all earlier blocks. Lowering replaces each `Count` by a number.
     """
 
     over: tuple[str, ...]
@@ -233,10 +229,7 @@ class Store(_Access):
 
 class Carry(_Op):
     """A carried value: each iteration of a loop passes it to the next iteration. The field `initial` is the carried
-    value before the first iteration.
-
-    Only tile programs have carried values. After the loop, a `Carry` stands for the value that the last iteration
-    computed.
+    value before the first iteration. After the loop, a `Carry` stands for the value that the last iteration computed.
     """
 
     initial: Op
@@ -247,10 +240,8 @@ Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Co
 
 
 class Kernel(Record, eq=False):
-    """One kernel: its axes, its buffers, and its ops in order. If `relaxed` is true, the kernel may use fast math. Fast
-    math is too inexact for results of more than 16 bits.
-
-    The pass minitri/optimize/fast_math/relax.py sets `relaxed`.
+    """One kernel: its axes, its buffers, and its ops in order. If `relaxed` is true, the kernel may use fast math
+    (minitri/optimize/fast_math/relax.py), which is too inexact for results of more than 16 bits.
     """
 
     name: str
@@ -338,9 +329,7 @@ def buffers_of(body: Iterable[Op]) -> tuple[Buffer, ...]:
 
 
 def are_slices(stores: Sequence[Store]) -> bool:
-    """Checks whether stores write different slices of a buffer. For example, `out[i, 0, j]` and `out[i, 1, j]` are
-    different slices. The result is True if there is only one store.
-    """
+    """Checks whether stores write different slices of a buffer, such as `out[i, 0, j]` and `out[i, 1, j]`."""
     numbers = {tuple(d.constant for d in op.index) for op in stores}
     places = {(op.buffer, *(d.constant is None for d in op.index)) for op in stores}
     return len(numbers) == len(stores) and len(places) == 1
