@@ -14,6 +14,7 @@ compared with the reference, which torch computes in f64. If leaving out an opti
 code, the benchmark does not measure the code again.
 """
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -123,6 +124,8 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
 
     The function `clock` times all versions together, so that the versions alternate.
     """
+    gc.collect()  # reference cycles keep the arrays of earlier cases
+    forget()
     arrays = [tensor(i, device) for i in case.inputs]
     reference = items_of(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     row, sets = Row(case.name, within(case), flops=case.flops), rotated(arrays)
@@ -130,7 +133,6 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
     with call_costs.empty_caches():
         ready = make_ready({n: partial(starmap, v.bind, sets) for n, v in versions.items()}, row.peers, reference)
         memory = {n: call_costs.peak(partial(versions[n], *arrays)) for n in ready}
-    forget()
     time_together(row, ready, clock, None)
     return [_cell(row, name, memory) for name in versions if name != WHOLE]
 

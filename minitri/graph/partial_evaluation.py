@@ -69,8 +69,7 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
         return x + y
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
         if op in ("//", "%") and Dim in (type(x), type(y)) and not isinstance(y, float) and sign(Dim.of(y)) in (0, 1):
-            label = names_in(Dim.of(y))
-            t.require(Dim.of(y), ">=", ONE, "MT0208", f"a divisor of dimensions cannot be 0, and {y} is", label=label)
+            t.require(Dim.of(y), ">=", ONE, "MT0208", f"the divisor {y} is 0", label=names_in(Dim.of(y)))
         if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
             y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
         if (folded := fold_numbers(op, x, y)) is not None:
