@@ -79,7 +79,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "kernels",
-        "optimize.divide_axes",
         "optimize.fast_math",
         "optimize.fusion",
         "optimize.index_width",
