@@ -166,10 +166,10 @@ def test_no_keys() -> None:
             f(*arrays("full", SIZES | {"S": 0}, "bf16"))
 
 
-SCORES = ("full", "causal", "padding", "lengths", "alibi", "logsumexp")
+KINDS = ("full", "causal", "padding", "lengths", "alibi", "logsumexp")
 
 
-@pytest.mark.parametrize("name, dtype", every_second(SCORES, list(DTYPES)))
+@pytest.mark.parametrize("name, dtype", every_second(KINDS, list(DTYPES)))
 def test_any_scores(name: str, dtype: str) -> None:
     """Scores of 1e4 and more, infinities and nan in queries and keys, and keys of another width than values."""
     sizes = SIZES | {"D": 24, "E": 40, "S": 33, "T": 20}

@@ -617,12 +617,12 @@ def test_nothing_is_cut_off(tab: Browser, server: Server, size: tuple[int, int],
     assert faults(tab) == []
     write(tab, WRONG.replace("N]", "N, *Rest]"), {"M": 1000})
     assert faults(tab) == []
-    tab.picture(f"editor-{width}{'-dark' * dark}")
+    tab.picture(f"editor-{size[0]}{'-dark' * dark}")
     type_at_end(tab, "    w = l")
     offered(tab)
     tab.wait("document.querySelector('.cm-completionInfo')")
     assert faults(tab) == []
-    tab.picture(f"editor-completion-{width}{'-dark' * dark}")
+    tab.picture(f"editor-completion-{size[0]}{'-dark' * dark}")
     tab.keys(ESCAPE)
     tab.find(".editor > header button").click()
     assert faults(tab) == [] and tab.errors() == []

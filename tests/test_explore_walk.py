@@ -118,7 +118,7 @@ def test_a_step_between_equal_texts_is_left_out(name: str, same: tuple[str, str]
 def test_a_step_names_the_passes_that_changed_the_program() -> None:
     """The kernel of cross entropy starts while the one before it ends; its texts differ in nothing else."""
     text = next(s["text"] for s in walk_of("cross_entropy") if s["title"] == "The target")
-    assert "(pass) `early-start` did this: it lets a kernel start while the previous kernel ends" in text
+    assert "(pass) `early-start` did this: it lets a kernel start before the previous kernel has ended" in text
 
 
 def test_kernels_and_grid_programs_have_one_name_and_one_definition() -> None:
