@@ -9,7 +9,7 @@ instruction belongs to. `EmittedKernel.lines` has the line number of each operat
 
 The emitter knows nothing except the tile program: neither the target nor the other kernels. Earlier passes have chosen
 fusion, schedules, masks and hints. The emitter decides only how to write the program in Triton. For example, the
-emitter writes the bounds check `777 - i > 0` as `i < 777`. Triton recognises only the form `i < 777` when it vectorises
+emitter writes the bounds check `776 - i >= 0` as `i < 777`. Triton recognises only the form `i < 777` when it vectorises
 loads. The emitter writes Triton's own `//` and `%` where the ranges of the operands prove that no operand is negative.
 If an operand is possibly negative, the emitter writes calls of `rt` functions instead of `//` and `%`
 (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
