@@ -109,6 +109,7 @@ REWRITES: dict[str, Rewrite] = {
     "fusion": Rewrite("kernels.fused", ANY),
     "output-slices": Rewrite("kernels.fused", ("concat", "concat", "unary", "binary", "normalise", "reduce", "transpose")),
     "output-layouts": Rewrite("kernels.laid", ("transpose", "unary", "normalise", "matmul")),
+    "divide-axes": Rewrite("kernels.divided", ("reshape", "transpose", "reshape", "unary", "reduce"), exact=False),
     "collapse-axes": Rewrite("kernels.flat", ANY, exact=False),
     "online-reductions": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
     "f32-products": Rewrite("graph.precise", ("matmul", "matmul", "layer", "heads"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),

@@ -489,6 +489,8 @@ CASES: dict[str, Case] = {
     ),
     # views
     "transpose": Case("x.mT + y", {**MN, "y": "f32[N, M]"}, lambda x, y: x.T + y),
+    "all but the last of the columns in one row": Case("flatten(x.mT)[:-1] * 2", MN, lambda x: x.T.ravel()[:-1] * 2),
+    "argmax of columns in one row": Case("argmax(flatten(x.mT))", MN, lambda x: x.T.ravel().argmax()),
     "permuted": Case("permute_dims(x, (2, 0, 1)) * 2", {"x": "f32[K, M, N]"}, lambda x: x.transpose(2, 0, 1) * 2),
     "permuted twice": Case(
         "permute_dims(permute_dims(x, (2, 0, 1)), (1, 0, 2)) + 0.5", {"x": "f32[K, M, N]"},

@@ -40,7 +40,7 @@ CASES = {
     "a copy of three": (IJK, "%0: f32[i, j, k] = load x[i, j, k]\nstore out[i, j, k] %0", {"x": R, "out": R}, "i: 48"),
     "rows with gaps": (IJ, COPY, {"x": "f32[4, 6] {strides = [8, 1]}"}, IJ),
     "elements with gaps, rows without": (IJ, COPY, {"x": "f32[4, 6] {strides = [12, 2]}"}, "i: 24"),
-    "columns": (IJ, COPY, {"x": "f32[4, 6] {strides = [1, 4]}"}, IJ),
+    "small columns": (IJ, COPY, {"x": "f32[4, 6] {strides = [1, 4]}"}, "i: 24"),
     "a slice of columns": (IJ, COPY, {"x": "f32[4, 8]"}, IJ),
     "a slice of rows": (IJ, COPY, {"x": "f32[5, 6]"}, "i: 24"),
     "an offset": (IJ, COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 7]"}, IJ),
@@ -52,9 +52,9 @@ CASES = {
     "unaligned rows that are loaded twice": ("i: 4, j: 7", "%0: f32[i, j] = load x[i, j + 1]\n%1: f32[i, j] = load x[i, j]\n%2: f32[i, j] = add %0, %1\n"
                                              "store out[i, j] %2", {"x": "f32[4, 9]", "out": "f32[4, 7]"}, "i: 28"),
     "unaligned rows and a column": ("i: 4, j: 7", "%0: f32[i] = load x[i, 1]\nstore out[i, j] %0", {"x": "f32[4, 7]", "out": "f32[4, 7]"}, "i: 4, j: 7"),
-    "a transpose": (IJ, COPY.replace("x[i, j]", "x[j, i]"), {"x": "f32[6, 4]"}, IJ),
+    "a small transpose": (IJ, COPY.replace("x[i, j]", "x[j, i]"), {"x": "f32[6, 4]"}, "i: 24"),
     "a load with one of the axes": (IJ, "%0: f32[j] = load x[j]\nstore out[i, j] %0", {"x": "f32[6]"}, IJ),
-    "a load with the first two axes": (IJK, "%0: f32[i, j] = load x[i, j]\nstore out[i, j, k] %0", {"out": R}, "i: 24, k: 2"),
+    "a repeated small matrix": (IJK, "%0: f32[i, j] = load x[i, j]\nstore out[i, j, k] %0", {"out": R}, "i: 48"),
     "a load with the last two axes": (IJK, "%0: f32[j, k] = load x[j, k]\nstore out[i, j, k] %0", {"x": "f32[6, 2]", "out": R}, "i: 4, j: 12"),
     "an axis used twice": (IJ, COPY.replace("x[i, j]", "x[i, j, i]"), {"x": "f32[4, 6, 4]"}, IJ),
     "an index with another axis": ("h: 3, " + IJ, "%0: f32[h, i, j] = load x[h, i, j + h]\nstore out[h, i, j] %0",
@@ -90,6 +90,14 @@ CASES = {
     "axes that are not neighbours": ("i: 4, k: 2, j: 6", "%0: f32[i, j] = load x[i, j]\nstore out[k, i, j] %0", {"out": "f32[2, 4, 6]"}, "i: 24, k: 2"),
     "an index that is split and combined": (
         "i: 24", "%0: f32[i] = load x[i//6, i%6]\nstore out[i] %0", {"out": "f32[24]"}, "i: 24"),
+    "small transposed matrices": ("i: 100, j: 8, k: 3", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[100, 3, 8]", "out": "f32[100, 8, 3]"}, "i: 2400"),
+    "small matrices, and others in their order": (
+        "i: 100, j: 8, k: 3",
+        "%0: f32[i, j, k] = load x[i, k, j]\n%1: f32[i, j, k] = load x[i, k, 0]\n%2: f32[i, j, k] = add %0, %1\nstore out[i, j, k] %2",
+        {"x": "f32[100, 3, 8]", "out": "f32[100, 8, 3]"}, "i: 2400"),
+    "small matrices in a batch of unknown length": ("i: N, j: 8, k: 3", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[N, 3, 8]", "out": "f32[N, 8, 3]"}, "i: 24*N"),
+    "small matrices in rows with gaps": ("i: 100, j: 8, k: 3", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[100, 3, 8]", "out": "f32[100, 8, 5]"}, "i: 100, j: 8, k: 3"),
+    "large transposed matrices": ("i: 100, j: 60, k: 30", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[100, 30, 60]", "out": "f32[100, 60, 30]"}, "i: 100, j: 60, k: 30"),
     "a running sum along one of the axes": (IJ, "%0: f32[i, j] = load x[i, j]\n%1: f32[i, j] = scan.sum %0 {along = j}\nstore out[i, j] %1", {}, IJ),
 }  # fmt: skip
 

@@ -1168,6 +1168,8 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         {},
     ),
     "output_layouts_softmax": ("output-layouts", Case("softmax(x).T * 2", {"x": "f32[M, N]"}), {}),
+    "divide_axes_sum": ("divide-axes", Case("sum(reshape(x.mT, (N // 2, 2 * M)), axis=1)", MN), {}),
+    "divide_axes_elementwise": ("divide-axes", Case("reshape(x.mT, (N // 2, 2 * M)) * 2", MN), {}),
     "collapse_axes_elementwise": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[B, M, N]"}), {}),
     "collapse_axes_bias": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[N]"}), {}),
     "online_reductions_softmax": ("online-reductions", PROGRAMS["softmax"], {}),

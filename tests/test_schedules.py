@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from scheduled import scheduled
 from stages import SPLITS
 
 import minitri as mt
-from minitri.optimize.schedules.block_sizes import ENOUGH
+from minitri.optimize.schedules.block_sizes import ENOUGH, at_most
 from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
 from minitri.tiles.schedule import Options, Schedule
+from minitri.tiles.verify import verify
 from minitri.trust.check_passes import check
 
 Sizes = dict[str, int]
@@ -110,9 +112,10 @@ SHORT: list[tuple[str, dict[str, str], dict[str, int], int]] = [  # text, types,
     ("permute_dims(x, (0, 2, 3, 1))", {"x": "f32[32, 3, 512, 512]"}, {"j": 1024, "l": 4}, 8),
     ("x.T", {"x": "f32[10000000, 3]"}, {"i": 4, "j": 1024}, 8),
     ("x.T", {"x": "f32[3, 10000000]"}, {"i": 1024, "j": 4}, 8),
-    ("x.mT", {"x": "f32[1000000, 4, 8]"}, {"i": 128, "j": 8, "k": 4}, 8),
-    ("x.mT", {"x": "f32[1000000, 3, 3]"}, {"i": 128, "j": 4, "k": 4}, 8),
-    ("x.mT", {"x": "f16[1000000, 5, 8]"}, {"i": 64, "j": 8, "k": 8}, 8),
+    ("x.mT", {"x": "f32[100000, 4, 300]"}, {"i": 8, "j": 128, "k": 4}, 8),
+    ("x.mT", {"x": "f32[100000, 31, 30]"}, {"i": 2, "j": 32, "k": 32}, 8),
+    ("x.mT", {"x": "f32[1000000, 4, 8]"}, {"i": 1024}, 4),  # small matrices
+    ("x.mT", {"x": "f16[1000000, 5, 8]"}, {"i": 2048}, 4),
     ("x.T + y + b", {"x": "f32[1023, 4096]", "y": "f32[4096, 1023]", "b": "f32[1023]"}, {"i": 16, "j": 128}, 8),
     ("x.T + y + b", {"x": "bf16[1023, 4097]", "y": "bf16[4097, 1023]", "b": "bf16[1023]"}, {"i": 32, "j": 64}, 8),
     ("x + b[:, None]", {"x": "f32[1000000, 3, 4]", "b": "f32[3]"}, {"i": 64, "j": 4, "k": 4}, 4),
@@ -164,12 +167,20 @@ def test_few_elements_have_few_warps() -> None:
         ("x + 1", "200", 2),
         ("x + 1", "3", 1),
         ("x.T", "3, 5", 1),
-        ("x.mT", "2000, 8, 8", 4),  # was 7, which Triton does not compile: a block has 15 of the 2000 matrices
         ("sum(x, axis=1)", "2, 3, 5", 1),
     )
     for text, shape, warps in sizes:
         (kernel,) = mt.compile(text, x=f"f32[{shape}]").lower().compilation.value("kernels").kernels
         assert scheduled(kernel).warps == warps, (text, shape)
+
+
+def test_the_number_of_warps_is_a_power_of_two() -> None:
+    """Triton compiles no others. A block of 15 small matrices had 7 warps."""
+    assert at_most(8, {"i": 15, "j": 8, "k": 8}) == 4
+    (program,) = mt.compile("x.mT", x="f32[2000, 8, 8]").lower(target="cuda:90").compilation.value("tile").programs
+    program = replace(program, warps=7)
+    with pytest.raises(ValueError, match="7, is no power of two"):
+        verify(program, False)
 
 
 def test_columns_of_two_arrays_get_more_warps() -> None:

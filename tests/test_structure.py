@@ -79,6 +79,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "kernels",
+        "optimize.divide_axes",
         "optimize.fast_math",
         "optimize.fusion",
         "optimize.index_width",

@@ -46,6 +46,10 @@ def total_sum(x: f32[M, N]) -> f32[]:
     return sum(x)
 
 
+def transposed_row_sum(x: f32[M, N]) -> f32[N // 2]:
+    return sum(reshape(x.mT, (N // 2, 2 * M)), axis=1)
+
+
 def transposed_softmax(x: f32[M, N]) -> f32[N, M]:
     return 2 * softmax(x, axis=1).mT
 

@@ -30,7 +30,7 @@ expressions that it computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import ClassVar, Union
 
 from minitri.base.diagnostics import Span
@@ -355,6 +355,18 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
         case Position():
             return (op.expr,)
     return op.conditions if isinstance(op, Inside) else ()
+
+
+def reindexed(op: Op, change: Callable[[Dim], Dim]) -> Op:
+    """Returns an op in which `change(d)` replaces each index expression d: in its index, guards and conditions."""
+    match op:
+        case Position():
+            return replace(op, expr=change(op.expr))
+        case Inside():
+            return replace(op, conditions=tuple(map(change, op.conditions)))
+        case Load():
+            op = replace(op, guards=tuple(map(change, op.guards)))
+    return replace(op, index=tuple(map(change, op.index))) if isinstance(op, (Load, Store)) else op
 
 
 def needed(root: Op) -> set[Op]:

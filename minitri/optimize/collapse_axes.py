@@ -21,6 +21,11 @@ many instructions each element needs. Merging the last two axes saves instructio
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
+A second exception are kernels that transpose many small matrices: for example, `x.mT + y` with x: bf16[50432, 3, 64].
+All axes of such a kernel become one axis. Then every store is contiguous, and no block has indices past the end of a
+row. The transposed load `x[i//192, i%3, (i//3)%64]` is not contiguous, but all elements of a matrix are in the L1 cache
+when the next load needs them.
+
 The pass first simplifies indices: for rows of 8 elements without gaps between the rows, `x[r//8, r%8]` becomes `x[r]`.
 If the axis r has 16384 indices, a store to `out[16384*i + r]` becomes a store to `out[i, r]`.
 """
@@ -36,9 +41,10 @@ from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Compute, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import contiguity, elements_of_a_program, innermost, rival, vector
 from minitri.optimize.schedules.long_bodies import instructions
-from minitri.tiles.schedule import ceil_pow2
+from minitri.tiles.schedule import ceil_pow2, size
 
 ACCESS, DIVISION = 6, 4  # about how many instructions a load or store takes, and a division by a constant
+SMALL = 900  # elements of a matrix whose transpose is read through the L1 cache (H200)
 
 
 def flatten(plan: Plan) -> Plan:
@@ -51,7 +57,27 @@ def _flatten(kernel: Kernel) -> Kernel:
     for divided in (False, True):
         while (fewer := _with_one_less(kernel, divided)) is not None:
             kernel = fewer
-    return kernel
+    return _with_one_axis(kernel) if _transposes_small(kernel) else kernel
+
+
+def _transposes_small(kernel: Kernel) -> bool:
+    """Checks whether an elementwise kernel transposes many small matrices."""
+    last, order = kernel.axes[-2:], innermost(kernel.axes, contiguity(kernel))
+    plain = not kernel.reduced and not any(isinstance(op, Load) and op.picks for op in kernel.body)  # no gathers
+    small = len(last) == 2 and size(last[0], SMALL) * size(last[1], SMALL) < SMALL
+    # memory is contiguous along the last axis in some arrays, and along the axis before it in other arrays
+    return plain and small and {order[0], rival(order, kernel)} == {*last}
+
+
+def _with_one_axis(kernel: Kernel) -> Kernel:
+    """Merges all axes of a kernel into one axis, or changes nothing if this is impossible."""
+    one: Kernel | None = kernel
+    while one is not None and len(one.axes) > 1:
+        one = _merge(one, *one.axes[:2], True)
+    if one is None:
+        return kernel
+    fired(flatten, kernel.axes, one.axes, tuple(s for op in kernel.body for s in op.spans))
+    return one
 
 
 def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
@@ -59,7 +85,7 @@ def _with_one_less(kernel: Kernel, divided: bool) -> Kernel | None:
     # `divided`: the old indices may be the quotient and the remainder of the new index
     for a, b in _last_two(kernel) if divided else combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b, divided) if a.role == b.role else None
-        if merged is not None and not _ambiguous(merged) and (not divided or _is_cheaper(merged, kernel)):
+        if merged is not None and (not divided or _cost(merged) <= _cost(kernel)):
             one = next(x for x in merged.axes if x.name == a.name)
             fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
             return merged
@@ -74,12 +100,9 @@ def _last_two(kernel: Kernel) -> list[tuple[Axis, Axis]]:
     return [(axes[-2], axes[-1])] if known and order[0] is axes[-1] and not rival(order, kernel) else []
 
 
-def _is_cheaper(merged: Kernel, kernel: Kernel) -> bool:
-    """Checks whether the merged kernel needs at most as many instructions as the original kernel."""
-    stores = [op for op in merged.body if isinstance(op, Store)]
-    # the index of a store must not need a quotient or a remainder
-    divides = any(_pairs(d) for op in stores for d in op.index)
-    return not divides and _cost(merged) <= _cost(kernel)
+def _divides_stores(kernel: Kernel) -> bool:
+    """Checks whether the index of a store needs a quotient or a remainder."""
+    return any(_pairs(d) for op in kernel.body if isinstance(op, Store) for d in op.index)
 
 
 def _cost(kernel: Kernel) -> float:
@@ -163,7 +186,7 @@ def _ambiguous(kernel: Kernel) -> bool:
 
 
 def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
-    """Merges two axes into one axis, or returns None if an op prevents the merge."""
+    """Merges two axes into one axis, or returns None if an op or the merged kernel prevents the merge."""
     new: dict[Op, Op] = {}
     for op in kernel.body:
         same = divided or (a.name in op.axes) == (b.name in op.axes)
@@ -174,29 +197,25 @@ def _merge(kernel: Kernel, a: Axis, b: Axis, divided: bool) -> Kernel | None:
         new[op] = replace(merged, axes=tuple(dict.fromkeys(a.name if n == b.name else n for n in merged.axes)))
     axes = tuple(replace(x, extent=a.extent * b.extent) if x is a else x for x in kernel.axes if x is not b)
     made = replace(kernel, axes=axes, buffers=ir.buffers_of(new.values()), body=tuple(new.values()))
-    return _rejoined(made) if divided else made
+    made = _rejoined(made) if divided else made
+    return None if _ambiguous(made) or (divided and _divides_stores(made)) else made
 
 
 def _merged(op: Op, a: Axis, b: Axis, divided: bool) -> Op | None:
     """Returns an op over the merged axis, or None if the op prevents the merge."""
-
-    def moved(exprs: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        return tuple(d.substitute({a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}) for d in exprs)
-
     # An op prevents the merge if its result would differ over the merged axis (named like a), or if `divided` is false
     # and an index would need a quotient or a remainder.
+    of_one = {a.symbol: a.index // b.extent, b.symbol: a.index % b.extent}
     match op:
         case Load() | Store():
             op = _without_ones(op) if divided else op
             one = None if _uses(op.guards, a, b) else _indexed_as_one(op, a, b)
             if one is not None or not divided:
                 return one
-            op = replace(op, index=moved(op.index))
-            return replace(op, guards=moved(op.guards)) if isinstance(op, Load) else op
-        case Position():
-            return None if not divided and _uses((op.expr,), a, b) else replace(op, expr=moved((op.expr,))[0])
-        case Inside():
-            return None if not divided and _uses(op.conditions, a, b) else replace(op, conditions=moved(op.conditions))
+            return ir.reindexed(op, lambda d: d.substitute(of_one))
+        case Position() | Inside():
+            keeps = not divided and _uses(ir.index_expressions(op), a, b)
+            return None if keeps else ir.reindexed(op, lambda d: d.substitute(of_one))
         case Reduce():
             one_of_two = (a.name in op.over) != (b.name in op.over)
             if one_of_two or op.op in POSITIONS and a.name in op.over:

@@ -30,6 +30,7 @@ changed only if all its ops, except the product, are loads, conditions of indice
 from dataclasses import replace
 
 from minitri.base.dims import Dim, Symbol, axis
+from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Spread, rewritten
 from minitri.tiles.ir import Loop, Program, Stmt
 
@@ -94,17 +95,14 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
         return d.substitute(index)
 
     def single(op: Op) -> Op:
-        op = replace(op, axes=tuple(name if a == dot.over else a for a in op.axes))
-        if isinstance(op, Inside):
-            return replace(op, conditions=tuple(map(moved, op.conditions)))
+        op = ir.reindexed(replace(op, axes=tuple(name if a == dot.over else a for a in op.axes)), moved)
         if not isinstance(op, Load) or op.mask is None:
             return op
         # In a loop that ends at the end of its axis, each index is inside the axis, so the mask condition `inside` (an
         # index lies inside the axis) is not tested.
         tested = tuple(moved(c) for c in op.mask.conditions if c != inside or loop.last is not None)
         reasons = tuple(r for r in op.mask.reasons if not r.startswith((f"{dot.over}: ", f"{dot.over} ")))
-        places, guards = tuple(map(moved, op.index)), tuple(map(moved, op.guards))
-        return replace(op, index=places, guards=guards, mask=Mask(tested, reasons))
+        return replace(op, mask=Mask(tested, reasons))
 
     made = rewritten(loop.body[:-1], single)
     factors = tuple(made.get(f, f) for f in (dot.a, dot.b))

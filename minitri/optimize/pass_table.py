@@ -182,6 +182,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, lambda c: c.layouts, gpu=True),
     room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", lambda c: c.layouts, lambda c: (), lambda c: "output-slices" not in c.without, instead=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "output-layouts", "kernels.laid", "output_layouts:lay_out"),
+    room(plan_pass, "divide-axes", "kernels.divided", "divide_axes:divide", gpu=True),
     room(plan_pass, "collapse-axes", "kernels.flat", "collapse_axes:flatten"),
     room(plan_pass, "online-reductions", "kernels.online", "online_reductions.merge_loops:online", lambda c: partial(looped, context=c)),
     room(plan_pass, "fast-math", "kernels", "fast_math.relax:relax"),

@@ -25,7 +25,7 @@ last part is shorter than the other parts, the last part is padded. A reduction 
 import math
 from collections.abc import Container, Iterator, Mapping
 
-from minitri.base.dims import Dim, product
+from minitri.base.dims import Dim, Quotient, product
 from minitri.base.operators import POSITIONS
 from minitri.graph import ir
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
@@ -145,10 +145,18 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
     if parts == 1:
         return whole
     k = _axis(extents, inner, parts)
-    any_start, long = k not in inner, extents[k]
+    any_start, long, unit = k not in inner, extents[k], _unit(node, k, extents[k] // parts, layouts)
     most = long if any_start or len(extents) == 1 else long // PIECE
-    length = _length(long, max(1, min(parts, most)), any_start)
+    length = unit * _length(long // unit, max(1, min(parts, most)), any_start or unit > 1)
     return (k, -(-long // length), Dim.of(length)) if 0 < length < long else whole
+
+
+def _unit(node: Reduce, k: int, most: int, layouts: Layouts) -> int:
+    """Returns 512 if neighbours in memory are read at an index such as `k // 512`, and otherwise 1."""
+    # Parts whose lengths are multiples of 512 can be divided into two axes (divide_axes.py).
+    along = [index[_fastest(x, layouts)] for x, index in _computed(node) if index]
+    pairs = [p for d in along for p in d.pairs() if isinstance(p, Quotient) and p.a == axis(k)]
+    return next((int(p.b) for p in pairs if (p.b.constant or most + 1) <= most and node.x.shape[k] % p.b == 0), 1)
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:

@@ -300,9 +300,7 @@ def _check_size(
     try:
         wanted = extent.evaluate(sizes)
     except ZeroDivisionError:
-        raise _wrong_argument(
-            "MT0304", param, f"has no size along axis {axis}, because {extent} divides by 0"
-        ) from None
+        raise _wrong_argument("MT0304", param, f"has no size along axis {axis}: {extent} divides by 0") from None
     if wanted == array.shape[axis] and all(sizes[n] >= 0 for n in names):
         return
     own = [n for n in names if solved.get(n) == param.name]  # no value of these dimensions gives this size
