@@ -82,7 +82,8 @@ WIDTHS = {  # text, types, and a part of the line about the first kernel
     "rows repeated": ("x + y", {"x": "f32[1024, 4096]", "y": "f32[4096]"}, "x, y, out: 16 bytes at a time"),
     "columns repeated": ("y[:, None] + x", {"x": "f32[128, 256]", "y": "f32[128]"}, "y: 4 bytes at a time, 128 threads"),
     "two dtypes": ("astype(x, f16)", {"x": "f32[100000]"}, "x, out: 16 bytes at a time"),
-    "a reshape": ("reshape(x.T, (60000,)) + 0", {"x": "f32[200, 300]"}, "x: 4 bytes"),
+    "a reshape": ("reshape(x.T, (60000,)) + 0", {"x": "f32[200, 300]"}, "x, out: 16 bytes at a time"),  # two axes
+    "part of a reshape": ("reshape(x.T, (60000,))[8:] + 0", {"x": "f32[200, 300]"}, "x: 4 bytes"),
     "descriptors": ("x @ y", {"x": "f16[4096, 4096]", "y": "f16[4096, 4096]"}, "x, y, out: blocks through a tensor descriptor"),
     "odd products": ("x @ y", {"x": "f32[512, 511]", "y": "f32[511, 513]"}, ""),
 }  # fmt: skip

@@ -54,7 +54,9 @@ def numbers(*shape: int) -> Any:
 ROWS = Case(
     "x + sum(x, axis=1, keepdims=True)", {"x": "f32[M, N]"}, {"x": numbers(5, 6)}, {"M": 5, "N": 6}, {"i": 3, "j": 4}
 )
-FLIP = Case("x.mT", {"x": "f32[M, N]"}, {"x": numbers(5, 7)}, {"M": 5, "N": 7}, {"i": 3, "j": 4})
+FLIP = Case(
+    "x.mT", {"x": "f32[M, N]"}, {"x": numbers(5, 7)}, {"M": 5, "N": 7}, {"i": 3, "j": 4}, without=("collapse-axes",)
+)  # one axis would be left of so small a transpose
 JOINED = Case(
     "concat([x, y]) * 2", {"x": "f32[N]", "y": "f32[K]"}, {"x": numbers(5), "y": numbers(4)}, {"N": 5, "K": 4}, {"i": 4}
 )

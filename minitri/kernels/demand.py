@@ -19,7 +19,8 @@ has several operations, minitri/optimize/fusion/shared_axes.py decides which axe
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain, count
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol, axis_names
@@ -33,6 +34,7 @@ MAX_DEMANDS = 8  # indices at which one node may be computed
 MAX_VIEWS = 32  # indices at which one view, gather or concat may be needed
 MAX_GUARDS = 16  # guards of one demand; each guard is tested for every element
 FEW = 9  # an axis has few positions if it has fewer than this; most programs stack fewer arrays
+PARALLEL, REDUCED = "ijklhgfe", "rstuvw"  # names of axes: the letters, then e8, e9, … and w6, w7, …
 COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
@@ -56,6 +58,12 @@ class Demand(Record):
 
     index: tuple[Dim, ...]
     guards: tuple[Dim, ...] = ()
+
+
+def free_axis(used: Container[str], letters: str) -> str:
+    """Returns the first axis name that a kernel does not use yet."""
+    numbered = (f"{letters[-1]}{k}" for k in count(len(letters)))
+    return next(n for n in chain(letters, numbered) if n not in used)
 
 
 class AxisRanges:
@@ -209,8 +217,7 @@ class Indexing:
     # ---- axes ------------------------------------------------------------------------
 
     def _fresh(self, extent: Dim, letters: str) -> str:
-        used = len([a for a in self.axes if a[0] in letters])
-        name = letters[used] if used < len(letters) else f"{letters[-1]}{used}"
+        name = free_axis(self.axes, letters)
         self.axes[name] = extent
         return name
 
@@ -221,7 +228,7 @@ class Indexing:
     def _root_demand(self, node: Node) -> Demand:
         """Returns an index such as `[i, j]` for a stored node, with one new axis for each dimension."""
         # a dimension of size 1 has the index 0 instead of an axis
-        return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
+        return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, PARALLEL)) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         """Returns the reduced axes of a reduction or a matrix product."""
@@ -230,7 +237,7 @@ class Indexing:
         return over
 
     def _axes_over(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        return tuple(self._fresh(extent, "rstuvw") for extent in extents)
+        return tuple(self._fresh(extent, REDUCED) for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
         """Returns the name of a matrix product's column axis. `d` is the product's last index, such as `j` in `[i, j]`.

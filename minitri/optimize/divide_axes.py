@@ -21,13 +21,13 @@ equations", 1992).
 """
 
 from dataclasses import replace
-from itertools import count
 
 from minitri.base.dims import ZERO, Dim, axis_names
 from minitri.base.intervals import Ranges, simplify
 from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
 from minitri.kernels import ir
+from minitri.kernels.demand import PARALLEL, REDUCED, free_axis
 from minitri.kernels.ir import Axis, Kernel, Load, Op, Plan, Reduce, Scan, Store
 
 
@@ -40,8 +40,8 @@ def _divided(kernel: Kernel) -> Kernel:
     """Divides axes of a kernel until no other axis can be divided."""
     pairs = [p for op in kernel.body if isinstance(op, Load) for p in op.offset.pairs()]
     for a in kernel.axes if not kernel.dots else ():
-        for length in dict.fromkeys(p.b for p in pairs if p.a == a.index and a.extent % p.b == 0):
-            name = next(n for k in count(2) if (n := f"{a.name}{k}") not in {x.name for x in kernel.axes})
+        for length in dict.fromkeys(p.b for p in pairs if p.b.constant and p.a == a.index and a.extent % p.b == 0):
+            name = free_axis([x.name for x in kernel.axes], REDUCED if a.role == "reduced" else PARALLEL)
             outer, inner = replace(a, extent=a.extent // length), Axis(name, length, a.role)
             divided = _with_two_axes(kernel, outer, inner)
             if not any(_needs_one(op, a, inner) for op in divided.body) and _is_contiguous(divided, outer, inner):

@@ -24,7 +24,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, Shape, axis, axis_symbol, ranges
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.targets import ALIGNMENT
-from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis, with_axes
+from minitri.kernels.demand import PARALLEL, REDUCED, Demand, Indexing, NotOneKernel, plain_axis, with_axes
 
 MAX_BUFFERS = 96
 
@@ -80,7 +80,7 @@ class FusedIndexing(Indexing):
         digits = self._digits_of_row(node)
         for k, extent in enumerate(node.shape):
             free = extent != 1 and k not in digits
-            name = (self._match(node, k, index) or self._fresh(extent, "ijklhgfe")) if free else None
+            name = (self._match(node, k, index) or self._fresh(extent, PARALLEL)) if free else None
             index.append(dims.axis(name) if name else digits.get(k, dims.ZERO))
         return Demand(tuple(index))
 
@@ -141,7 +141,7 @@ class FusedIndexing(Indexing):
             return {}
         known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
         known.append(self._rows.get(node))
-        row = self._rows[node] = next(filter(None, known), None) or self._fresh(node.shape[-2], "ijklhgfe")
+        row = self._rows[node] = next(filter(None, known), None) or self._fresh(node.shape[-2], PARALLEL)
         steps = {k: digits.get(axis_symbol(k)) for k in range(root.rank)}
         return {k: dims.axis(row) // step % root.shape[k] for k, step in steps.items() if step}
 
@@ -179,7 +179,7 @@ class FusedIndexing(Indexing):
             shared = {a: self._reused(node, demand, [*chosen, a]) for a in fitting if last and isinstance(node, Reduce)}
             # if several axes match: the axis with which the reduction shares the most operands with the kernel
             best = max(fitting, key=lambda a: (shared.get(a, 0), a in self.reduced), default=None)
-            chosen.append(best or self._fresh(extent, "rstuvw"))
+            chosen.append(best or self._fresh(extent, REDUCED))
         return tuple(chosen)
 
     def column_axis(self, d: Dim) -> str | None:
