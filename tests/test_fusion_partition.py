@@ -179,6 +179,16 @@ def test_values_of_few_elements_are_computed_where_their_operands_are(text: str)
     assert roots.count(True) == 1 and not roots[-1]
 
 
+@pytest.mark.parametrize("rows", [63, 64])
+def test_a_value_moves_only_if_it_has_at_most_a_64th_of_the_bytes(rows: int) -> None:
+    """For 63 rows, each program of the last kernel takes the root again."""
+    f = mt.compile("x / sqrt(sum(y, axis=0))", x=f"f32[{rows}, 1000]", y="f32[20000, 1000]")
+    kernels = f.lower(target="cuda:90").compilation.value("kernels.fused").kernels
+    assert [[op.op for op in k.body if isinstance(op, Compute)] for k in kernels[1:]] == (
+        [["sqrt"], ["divide"]] if rows >= 64 else [[], ["sqrt", "divide"]]
+    )
+
+
 def test_a_value_is_not_stored_for_parts_that_load_its_operands_anyway() -> None:
     """Both kernels load x, so loading the bytes of `x > 0` would only add traffic."""
     plan: Plan = (
