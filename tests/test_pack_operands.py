@@ -55,6 +55,13 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the las
     "a concatenation": ("stack((x, y)) @ w", BF16 | {"y": "bf16[M, K]"}, {"M": 512, "K": 1024, "N": 1024}, "x"),
     "a concatenation, one tile of columns": ("stack((x, y)) @ w", BF16 | {"y": "bf16[M, K]"}, {"M": 4096, "K": 1024, "N": 128}, ""),
     "a stack in f32": ("stack((x, y)) @ w", F32 | {"y": "f32[M, K]"}, {"M": 204, "K": 11008, "N": 1024}, "xw"),
+    "f32, halves of rows swapped": ("concat((-x[:, 2048:], x[:, :2048]), axis=1) @ w.T", {"x": "f32[M, K]", "w": "f32[N, K]"}, {"M": 2048, "K": 4096, "N": 512}, "x"),
+    "f32, halves of rows swapped, one tile of columns": ("concat((-x[:, 2048:], x[:, :2048]), axis=1) @ w.T", {"x": "f32[M, K]", "w": "f32[N, K]"}, {"M": 8192, "K": 4096, "N": 128}, ""),
+    "f32, rows in odd pieces": ("reshape(permute_dims(x, (1, 0, 2)), (M, 4 * K)) @ reshape(w, (N, 4 * K)).T", {"x": "f32[4, M, K]", "w": "f32[N, 4, K]"}, {"M": 2048, "K": 1023, "N": 512}, "x"),
+    "f32, rows in aligned pieces": ("reshape(permute_dims(x, (1, 0, 2)), (M, 4 * K)) @ reshape(w, (N, 4 * K)).T", {"x": "f32[4, M, K]", "w": "f32[N, 4, K]"}, {"M": 2048, "K": 1024, "N": 512}, ""),
+    "a padded running sum": ("x @ pad(cumulative_sum(w, axis=1), ((0, 0), (1, 0)))", F32, {"M": 128, "K": 64, "N": 511}, "w"),
+    "a running sum": ("x @ cumulative_sum(w, axis=1)", F32, {"M": 128, "K": 64, "N": 512}, ""),
+    "a softmax beside an array": ("concat((softmax(x, axis=1), x), axis=1) @ reshape(w, (2 * K, N))", {"x": "f32[M, K]", "w": "f32[2, K, N]"}, {"M": 64, "K": 64, "N": 64}, "x"),
     "odd rows, little work": ("x @ w.T", BF16 | {"w": "bf16[N, K]"}, {"M": 2048, "K": 1501, "N": 512}, "xw"),
     "even rows, little work": ("x @ w.T", BF16 | {"w": "bf16[N, K]"}, {"M": 2048, "K": 1500, "N": 512}, "w"),
     "odd columns after a reduction": ("(x / (sum(x * x, axis=1, keepdims=True) + 1)) @ w", BF16, RAGGED, "w"),
@@ -101,6 +108,13 @@ def test_a_factor_computed_by_a_product_is_not_copied() -> None:
     """The first product's own kernel stores the factor. The factors of the other product are packed."""
     products = [n for n in packed("a factor that is a product").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]  # fmt: skip
     assert [(copied(n.a), copied(n.b)) for n in products] == [(True, True), (False, False)]
+
+
+def test_a_padded_running_sum_is_stored_once() -> None:
+    """The kernel of the sum stores the padded sum, for the product and for the other kernel that reads it."""
+    text = "def f(x: f32[8, 64, 512], c: f32[128, 64]):\n    y = pad(cumulative_sum(x[..., :-1], axis=-1), ((0, 0), (0, 0), (1, 0)))\n    return c @ y, std(y, axis=2)\n"
+    plan = mt.compile(text).lower(target="h200").compilation.plan
+    assert [tuple(map(int, b.shape)) for b in plan.temporaries] == [(8, 64, 512)]
 
 
 @pytest.mark.parametrize("name", ["a batch times one odd matrix", "one odd matrix times a batch"])

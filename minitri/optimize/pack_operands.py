@@ -25,10 +25,14 @@ rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a 
 factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1, 1))) @ w` loads blocks of x
 that begin at x[i, r - 1], one element before an aligned address. A first factor made by concatenation is copied if more
 than one tile of result columns reads it. An unpacked concatenation needs several loads and a test for each element. A
-second factor that must be computed is first stored in memory if more than one row of tiles uses the factor. If the
-factor were computed during the product, the tensor core would wait for each block of the factor. Only a product with
-many rows copies its 8-bit weights. The copied 8-bit weights are not yet multiplied by their scale (weight_scales.py).
-If the product has few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py).
+first factor may also be read in pieces, as in `concat((-x[:, 2048:], x[:, :2048]), axis=1) @ w`. Each element of such a
+factor needs a load of its own, so the factor is copied, too (1.4 to 4.9 times as fast for f32, H200). A second factor
+that must be computed is first stored in memory if more than one row of tiles uses the factor. If the factor were
+computed during the product, the tensor core would wait for each block of the factor. Only a product with many rows
+copies its 8-bit weights. The copied 8-bit weights are not yet multiplied by their scale (weight_scales.py). If the
+product has few rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py). If a factor is a
+padded running sum, such as `pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then
+stores the padded running sum instead, so the product loads a plain array.
 
 Packing is known from fast matrix products on CPUs (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -41,7 +45,7 @@ loaded from memory.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
@@ -78,14 +82,25 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
     The argument `parts` says whether tensor cores compute f32 products as sums of products of TF32 parts.
     """
     looped = in_loops(graph, parts)
+    products = [n for n in graph.nodes() if isinstance(n, Contract) and n not in looped]
+    # a kernel stores a running sum anyway, so it can store the padded sum instead
+    stored = _concatenated(f for product in products for f in (product.a, product.b))
 
     def packed(i: Interner, node: Node, made: Node) -> Node | None:
+        if node in stored:
+            return i.apply("cast", made.dtype, made.shape, (made,))
         if not isinstance(made, Contract) or node in looped and (made.a.dtype == f32 or not is_read(made.a)):
             return None
         wanted = _wanted(made, layouts, chip, parts)
         return _packed(i, made, layouts, wanted) if wanted else None
 
     return rewritten(graph, pack, packed)
+
+
+def _concatenated(factors: Iterable[Node]) -> set[Node]:
+    """Returns the concatenations among some factors that contain a reduction or a scan, such as padded running sums."""
+    tops = (element(f, tuple(map(axis, range(f.rank)))).node for f in factors)
+    return {top for top in tops if isinstance(top, ir.Concat) and not is_read(top)}
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
@@ -111,7 +126,8 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
     last, columns = node.rank - 1, node.shape[-1].constant or 0
     if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
         return False
-    if any(isinstance(n, ir.Concat) for n in made_of(node.a)):  # two loads and a test for each element
+    # two loads and a test for each element, or a load of its own for each element
+    if any(isinstance(n, ir.Concat) for n in made_of(node.a)) or _is_rolled(node.a, last, layouts):
         return columns >= REUSE_OF_COMPUTED and _is_large(node, WORTH_F32)
     if _is_of_parts(node, wanted):
         return columns >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
@@ -140,6 +156,18 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     if computed or wanted == "any":
         worth = min(worth, WORTH_COMPUTED)
     return rows >= reuse and _is_large(node, worth) and not _fits(node.b, depth, layouts, wanted)
+
+
+def _is_rolled(factor: Node, depth: int, layouts: Layouts) -> bool:
+    """Checks whether the rows of a factor begin again after their end, as in roll(x, 1), or at elements that are not
+    aligned, as in a reshape of odd rows.
+    """
+    reads = _reads(factor, tuple(map(axis, range(factor.rank))), layouts)
+    pairs = ((x, p) for x, offset in reads for p in offset.pairs() if axis_symbol(depth) in p.a.symbols())
+    aligned = (
+        p.a.coefficient(axis_symbol(depth)) == (1, 0) and (p.b * x.dtype.bytes) % ALIGNMENT == 0 for x, p in pairs
+    )
+    return not all(aligned)
 
 
 def _is_of_parts(node: Contract, wanted: str) -> bool:

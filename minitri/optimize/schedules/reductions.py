@@ -99,12 +99,12 @@ def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
     """Checks whether to read a long row of 8-bit or 16-bit elements several times, usually from the L1 cache."""
     # an element of 8 or 16 bits takes a whole register, so a long row of them needs too many registers
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
-    return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
+    return narrow and row > WHOLE_ROW // 2 and row * _read(kernel, kernel.parallel) <= chip.l1 // 4
 
 
-def _read(kernel: Kernel) -> int:
-    """Returns the bytes that a kernel loads per row element. Arrays that are the same for all rows do not count."""
-    reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
+def _read(kernel: Kernel, lanes: Sequence[Axis]) -> int:
+    """Returns the bytes that a kernel loads per element. Arrays that do not vary along `lanes` do not count."""
+    reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, lanes))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
 
@@ -312,7 +312,7 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Ch
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     # a softmax along columns uses each element twice, but reads each element once if columns stay in registers
     chosen = _reduced_columns if _only_reduces(kernel) and not is_chained(kernel) else _kept_columns
-    fits, width, warps = chosen(kernel, column, columns, chip)
+    fits, width, warps = chosen(kernel, lanes, column, columns, chip)
     # short columns of 8-bit or 16-bit elements stay in registers only if rows are multiples of 16 bytes
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     # columns too long for registers, or fewer columns than a program would cover
@@ -324,7 +324,9 @@ def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Ch
     return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
 
 
-def _reduced_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
+def _reduced_columns(
+    kernel: Kernel, lanes: Sequence[Axis], column: int, columns: int, chip: Chip
+) -> tuple[bool, int, int]:
     """Chooses the columns and the warps of each program, and whether programs keep reduced columns in registers."""
     bytes, many = widest_bytes(kernel), columns > 512 * FEW * chip.multiprocessors
     # columns of at most 16 elements are kept in registers even if there are few columns
@@ -336,12 +338,15 @@ def _reduced_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> t
     return column <= SHORT_COLUMN and (many or alone), width, width * bytes // 512 if alone else 1
 
 
-def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tuple[bool, int, int]:
+def _kept_columns(
+    kernel: Kernel, lanes: Sequence[Axis], column: int, columns: int, chip: Chip
+) -> tuple[bool, int, int]:
     """Returns whether a column stays in registers, how many columns a program computes, and how many warps it has."""
     bytes, scans = widest_bytes(kernel), any(isinstance(op, Scan) for op in kernel.body)
     few = FEW * chip.multiprocessors
     # columns longer than HELD_COLUMN: fewer columns for each program, so that there are more programs
-    narrowest = 32 if column <= HELD_COLUMN else SECTOR // bytes
+    # long columns of a scan: fewer columns, because its warps wait for each other
+    narrowest = (16 if scans and column > 128 else 32) if column <= HELD_COLUMN else SECTOR // bytes
     # 256 bytes of each row; fewer if columns are long, more if columns are very short
     width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
     # if there are few columns, longer columns than usual are kept in registers
@@ -350,7 +355,7 @@ def _kept_columns(kernel: Kernel, column: int, columns: int, chip: Chip) -> tupl
     # columns, divisions of a column by one value are not counted.
     dear = _is_dear(kernel, by_one=columns <= 256 * few)
     # eight elements for each thread, or at least two kilobytes of column elements for each warp
-    warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel)) // 4096
+    warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel, lanes)) // 4096
     # slightly more than one wave: sixteen elements for each thread, so that all programs run at once
     if dear and 1 < columns // width * warps / (chip.warps * chip.multiprocessors) <= 1.5:
         warps //= 2
