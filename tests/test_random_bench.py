@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -220,3 +221,16 @@ def test_a_program_that_is_too_large_is_a_line_of_the_report(
     random_run.run(Session(1, dtype="f32"), lambda programs: iter(rows), FACTS, 1)
     shown = capsys.readouterr().out
     assert "0 right" in shown and "WRONG" in shown and "minitri: CUDA out of memory" in shown
+
+
+@pytest.mark.parametrize(("error", "said"), [(1e150, "1 right (1 not judged"), (math.nan, "0 right")])
+def test_a_program_without_a_correct_digit_is_not_judged(
+    error: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """exp(-x * x) of a large product is almost 0, and rounding the product decides about every digit."""
+    peers = {"minitri": Peer(1.0, error), "eager": Peer(1.0, 1.0), "compile": Peer(1.0, 1.0)}
+    monkeypatch.setattr(random_run, "compare", lambda case, *_: Row(case.name, 1e-3, case.kind, peers=peers))
+    with ThreadPoolExecutor(1) as pool:
+        rows = list(random_run.measured([tiny_program(0)], "cpu", lambda *_: {}, pool, tmp_path))
+    random_run.run(Session(1, dtype="f32"), lambda programs: iter(rows), FACTS, 1)
+    assert said in capsys.readouterr().out

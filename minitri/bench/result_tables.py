@@ -49,6 +49,7 @@ class Row:
 
     `program`: the text of the program in the language.
     `within`: the largest relative error that a right result can have.
+    `judged`: whether the relative error says if a result is right. A result of NaN is wrong in any case.
     `floor`: the seconds that a memory copy takes if it moves as many bytes as the case.
     `copy_bytes_per_second`: the rate of a memory copy that was timed together with the implementations.
     `peak`: the bytes of memory that a call of minitri's program allocates.
@@ -75,11 +76,12 @@ class Row:
     peers: dict[str, Peer] = field(default_factory=dict)
     beside: dict[str, Peer] = field(default_factory=dict)
     program: str = ""
+    judged: bool = True
 
     @property
     def ok(self) -> bool:
         own = self.peers["minitri"]
-        return own.error is not None and own.error <= self.within
+        return own.error is not None and own.error <= (self.within if self.judged else math.inf)
 
     def best(self, *names: str) -> float | None:
         """Returns the time of the fastest given implementation, in seconds.
@@ -199,6 +201,8 @@ def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str,
     slow = sorted((r for r in rows if r.ok and ratio(r) < math.inf), key=ratio)[:WORST]
     head = f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}"
     counts = f"{len(rows)} programs of {facts['dtype']} from seed {facts['seed']}: {len(rows) - len(wrong)} right"
+    if lost := sum(not r.judged for r in rows):
+        counts += f" ({lost} not judged: eager torch has no correct digit)"
     return "\n".join([
         f"{head}\n{counts}\n", _classes(rows), "", _first_results(rows), "", *predictions(rows),
         *(f"\nWRONG {_text(r)}" for r in wrong), *(f"\n{_text(r)}" for r in slow),
