@@ -264,14 +264,14 @@ def checked_body(name: ast.Word, found: Sequence[Statement]) -> tuple[ast.Assign
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
             raise mistake("after_return", after.span)
+    error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
         case [ast.Return()]:
             return tuple(statements)
         case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:  # the author probably meant to return it
             text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
-            error = mistake("returns_nothing", name.span, name=name.text)
-            raise error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
-    raise mistake("returns_nothing", name.span, name=name.text)
+            error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
+    raise error
 
 
 def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
