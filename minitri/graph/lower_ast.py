@@ -173,15 +173,14 @@ class _Builder(Interpreter):
         """Adds the body of a called function to the graph, and returns the result of the function."""
         sizes: Sizes = {}
         scope: Scope = {}
-        typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
             if param.name in given:
                 value = parameter_binding.static_argument(param, given[param.name], function)
             else:
                 value = self.default(param, function)
-            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
-        if typed:
-            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+            is_array = isinstance(param.annotation, ast.ArrayType)
+            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if is_array else value
+        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:
