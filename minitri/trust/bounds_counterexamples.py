@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Load, Store
@@ -183,8 +182,9 @@ class _Points:
             if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
                 yield -split[1].evaluate(sizes) * int(split[0])
 
+    @np.errstate(all="ignore")
     def value(self, d: Dim) -> Any:
-        return np.asarray(numpy_array_operations.index(d, self.env))
+        return np.asarray(d.compute(self.env))
 
     def holds(self, tests: Sequence[Dim]) -> Any:
         shape = np.broadcast_shapes(*(np.shape(line) for line in self.env.values()))
