@@ -131,7 +131,11 @@ class Builder:
         return ast.Param(covering((name, annotation, default)), name.text, kind, default)
 
     def assign(self, target: ast.Expr, value: ast.Expr) -> ast.Assign:
-        return ast.Assign(target.span.to(value.span), target_names(target), checked_value(value))
+        parts = target.elements if isinstance(target, ast.Tuple) else (target,)
+        names = tuple(part for part in parts if isinstance(part, ast.Name))
+        if not parts or len(names) < len(parts):
+            raise bad_target(next((part for part in parts if not isinstance(part, ast.Name)), target))
+        return ast.Assign(target.span.to(value.span), names, checked_value(value))
 
     def returns(self, word: ast.Word, value: ast.Expr | None) -> ast.Return:
         if value is None:
@@ -272,15 +276,6 @@ def checked_body(name: ast.Word, found: Sequence[Statement]) -> tuple[ast.Assign
             text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
             error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
     raise error
-
-
-def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
-    """Returns the names on the left of `=`."""
-    parts = target.elements if isinstance(target, ast.Tuple) else (target,)
-    names = tuple(part for part in parts if isinstance(part, ast.Name))
-    if not parts or len(names) < len(parts):
-        raise bad_target(next((part for part in parts if not isinstance(part, ast.Name)), target))
-    return names
 
 
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
