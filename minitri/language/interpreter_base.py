@@ -83,12 +83,8 @@ class Interpreter:
             return None if part is None else values[id(part)]
 
         match node:
-            case ast.Number() | ast.String():
+            case ast.Number() | ast.String() | ast.NoneLiteral() | ast.EllipsisLiteral():
                 return node.value
-            case ast.NoneLiteral():
-                return None
-            case ast.EllipsisLiteral():
-                return Ellipsis
             case ast.Name(id=name):
                 if name in scope or name in NAMED_VALUES:
                     return scope[name] if name in scope else NAMED_VALUES[name]
