@@ -53,10 +53,7 @@ class Pair(Record):
     weight: int = field(default=1, compare=False)  # number of atoms, with those of nested pairs
     of: ClassVar[Callable[[Dim, Dim], Dim]]  # makes the same function of two other Dims
     value: ClassVar[Callable[[Any, Any], Any]]  # applies the function to two integers or integer arrays
-
-    def is_never_negative(self) -> bool:
-        """Checks whether this pair, such as n // m, can be proven to be >= 0 for all sizes."""
-        raise NotImplementedError
+    is_never_negative: ClassVar[Callable[..., bool]]  # checks whether, for example, n // m >= 0 is proven for all sizes
 
 
 Atom = Union[Symbol, Pair]

@@ -221,8 +221,7 @@ def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
             exact = whole - 1 if high + 1 == whole * q.b else high // q.b
             goals.append(exact - own)
     for goal in dict.fromkeys(goals):
-        proof = _by_sum(goal, [*facts, *_signs([goal])]) or _scaled(goal, facts, q.b)
-        if proof is not None:
+        if (proof := _by_sum(goal, [*facts, *_signs([goal])]) or _scaled(goal, facts, q.b)) is not None:
             yield Fact(goal, f"{q} is a quotient", proof)
 
 

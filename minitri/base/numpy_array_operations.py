@@ -6,15 +6,14 @@
 An evaluator runs the minitri program of one compiler stage in numpy. All evaluators use the functions of this file. The
 file minitri/base/operators.py has the tables of reductions and of elementwise operators. Arrays in this file have
 compute dtypes (the dtypes of arithmetic in kernels). For example, the compute dtype of f16 is f32. Only a cast can
-return an array of f16 or bf16.
+return an array of f16 or bf16. The evaluators switch numpy's warnings of overflow and of division by zero off.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import OPERATORS, Reduction, fill_value, neutral, reduction, running
 from minitri.base.operators_unlike_numpy import float_to_int, round_to_tf32
 from minitri.base.tf32_splitting import SPLIT_SCALE, tf32_parts
@@ -28,24 +27,23 @@ def cast(x: Any, dtype: DType) -> Any:
     conversion of x to bool is x != 0.
     """
     x = np.asarray(x)
-    with np.errstate(all="ignore"):
-        if dtype.kind == "b":
-            return x != 0
-        is_float = x.dtype.kind == "f" or x.dtype.name == "bfloat16"
-        if dtype.is_integer and is_float:
-            wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
-            return float_to_int(wide, dtype.numpy)
-        if dtype.name == "bf16" and not is_float:
-            x = x.astype(np.float32)
-        return x.astype(dtype.numpy)
+    if dtype.kind == "b":
+        return x != 0
+    is_float = x.dtype.kind == "f" or x.dtype.name == "bfloat16"
+    if dtype.is_integer and is_float:
+        wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
+        return float_to_int(wide, dtype.numpy)
+    if dtype.name == "bf16" and not is_float:
+        x = x.astype(np.float32)
+    return x.astype(dtype.numpy)
 
 
 def apply(op: str, dtype: DType, arrays: Sequence[Any]) -> Any:
     """Applies the elementwise operator `op` to arrays. The operator "cast" converts an array to `dtype`."""
-    with np.errstate(all="ignore"):
-        return cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays)
+    return cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays)
 
 
+@np.errstate(all="ignore")
 def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
     """Converts the operands to numpy arrays, and applies the elementwise operator `op`. Each operand is a pair (dtype,
     value).
@@ -56,11 +54,10 @@ def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) ->
 def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
     """Applies the reduction `op`, such as "sum", along the given axes. The reduced axes are not in the result."""
     row = reduction(op)
-    with np.errstate(all="ignore"):
-        if row.kind == "position":
-            return position(row, x, axes[0])
-        start: dict[str, Any] = {"initial": neutral(op, _dtype_of(x))} if isinstance(row.neutral, str) else {}
-        return row.ufunc.reduce(x, axis=tuple(axes), dtype=x.dtype, **start)
+    if row.kind == "position":
+        return position(row, x, axes[0])
+    start: dict[str, Any] = {"initial": neutral(op, _dtype_of(x))} if isinstance(row.neutral, str) else {}
+    return row.ufunc.reduce(x, axis=tuple(axes), dtype=x.dtype, **start)
 
 
 def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -> Any:
@@ -99,8 +96,7 @@ def _dtype_of(x: Any) -> DType:
 
 def scan(op: str, x: Any, axis: int) -> Any:
     """Returns the partial results of the reduction `op` along an axis, such as cumulative sums."""
-    with np.errstate(all="ignore"):
-        return running(op).ufunc.accumulate(x, axis=axis, dtype=x.dtype)
+    return running(op).ufunc.accumulate(x, axis=axis, dtype=x.dtype)
 
 
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
@@ -112,22 +108,15 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     The precision "tf32x3_unchecked" is like "tf32x3", but does not compute any element again.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
-    with np.errstate(all="ignore"):
-        if precision in ("ieee", "f32") or dtype.name != "f32":
-            return np.matmul(a, b)
-        if precision == "tf32":
-            return np.matmul(round_to_tf32(a), round_to_tf32(b))
-        (high_a, low_a), (high_b, low_b) = tf32_parts(a), tf32_parts(b)
-        sums = np.matmul(high_a, low_b) + np.matmul(low_a, high_b) + np.matmul(high_a, high_b)
-        sums = sums * np.float32(1 / SPLIT_SCALE**2)
-        unchecked = precision == "tf32x3_unchecked" or np.isfinite(sums).all()
-        return sums if unchecked else np.where(np.isfinite(sums), sums, np.matmul(a, b))
-
-
-def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
-    """Returns the value of an index expression. `env` maps each symbol to an integer array."""
-    with np.errstate(all="ignore"):
-        return expr.compute(env)
+    if precision in ("ieee", "f32") or dtype.name != "f32":
+        return np.matmul(a, b)
+    if precision == "tf32":
+        return np.matmul(round_to_tf32(a), round_to_tf32(b))
+    (high_a, low_a), (high_b, low_b) = tf32_parts(a), tf32_parts(b)
+    sums = np.matmul(high_a, low_b) + np.matmul(low_a, high_b) + np.matmul(high_a, high_b)
+    sums = sums * np.float32(1 / SPLIT_SCALE**2)
+    unchecked = precision == "tf32x3_unchecked" or np.isfinite(sums).all()
+    return sums if unchecked else np.where(np.isfinite(sums), sums, np.matmul(a, b))
 
 
 def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:

@@ -36,18 +36,14 @@ def round_to_tf32(x: Any) -> Any:
     return np.where(np.isfinite(wide), rounded, wide).astype(x.dtype)
 
 
-def _pow(b: Any, n: Any) -> Any:
-    """Returns a power of floats, with the same results as the C function `pow`."""
-    shape = np.broadcast_shapes(b.shape, n.shape)
-    # For a scalar exponent 0.5, numpy computes a square root, which differs from C's `pow` for -inf and -0.0. An
-    # exponent in an array prevents the square root.
-    flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
-    return np.power(*flat).reshape(shape)
-
-
 def power(b: Any, n: Any) -> Any:
+    """Returns a power. Powers of floats are the same as those of the C function `pow`."""
     if b.dtype.kind == "f":
-        return _pow(b, n)
+        shape = np.broadcast_shapes(b.shape, n.shape)
+        # For a scalar exponent 0.5, numpy computes a square root, which differs from C's `pow` for -inf and -0.0. An
+        # exponent in an array prevents the square root.
+        flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
+        return np.power(*flat).reshape(shape)
     if b.dtype.kind == "u":
         return np.power(b, n)
     one, odd = b.dtype.type(1), (n & 1) != 0

@@ -260,7 +260,7 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
     shape = tuple(map(Dim.of, extents))
     try:
         match_sizes(declared, shape, found, lambda: CompileError("MT0302", "rank"))
-        solve_sizes(declared, shape, found)
+        list(solve_sizes([(declared, shape)], found))  # adds sizes to `found`
     except CompileError:
         return  # an array of another rank: the call will raise the error
     for key, value in found.items():

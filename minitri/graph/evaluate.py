@@ -15,6 +15,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
 
 
+@np.errstate(all="ignore")
 def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
     """Returns the outputs of a graph as numpy arrays.
 
@@ -67,4 +68,4 @@ def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any
     # The result broadcasts to the shape.
     grids = np.ogrid[tuple(map(slice, _concrete(shape, sizes)))]
     axes = {axis_symbol(k): grid for k, grid in enumerate(grids)}
-    return numpy_array_operations.index(expr, {**env, **axes, **picks})
+    return expr.compute({**env, **axes, **picks})

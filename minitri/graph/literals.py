@@ -59,11 +59,8 @@ def constants_in(node: Node) -> list[int | float | bool]:
 
     Example: the constants of `reshape([200, 1], (2, 1))` are 200 and 1.
     """
-
-    def parts(n: Node) -> tuple[Node, ...]:
-        return children(n) if isinstance(n, (View, Concat)) else ()
-
-    return [n.value for n in postorder([node], parts) if isinstance(n, Const)]
+    nodes = postorder([node], lambda n: children(n) if isinstance(n, (View, Concat)) else ())
+    return [n.value for n in nodes if isinstance(n, Const)]
 
 
 def names_in(value: Dim) -> str:

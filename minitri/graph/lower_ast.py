@@ -27,7 +27,7 @@ from minitri.base.dims import Dim
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.spans import Span
-from minitri.base.types import f64, items_of
+from minitri.base.types import ArrayType, f64, items_of
 from minitri.graph import parameter_binding, partial_evaluation
 from minitri.graph.corrections import correct
 from minitri.graph.functions import FUNCTIONS
@@ -83,7 +83,6 @@ class _Builder(Interpreter):
         # `z`, y is BROKEN, and no further error is reported for a product with y.
         self.errors: list[CompileError] = []
         self.calls: list[tuple[ast.Function, Span]] = []  # the calls that are being inlined, with their spans
-        self.site: Span | None = None  # the span of the user's call while a library function is built
         self.compare = partial(partial_evaluation.compare, self.typer)
         self.subscript = partial(partial_evaluation.subscript, self.typer)
         self.attribute = partial(partial_evaluation.attribute, self.typer)
@@ -115,10 +114,7 @@ class _Builder(Interpreter):
             case ast.ArrayType():
                 type = parameter_binding.array_type(param.annotation, sizes)
             case ast.ScalarType(kind="float"):
-                node = t.nodes.input(param.name, f64, (), True)
-                self.inputs.append(node)
-                t.place(node, param.span)
-                return Array(node, f64, weak=True)
+                type = ArrayType(f64, ())
             case _ if param.name in instance.statics:
                 return parameter_binding.static_argument(param, instance.statics[param.name], function)
             case None if param.name in instance.types:
@@ -131,9 +127,10 @@ class _Builder(Interpreter):
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
                 raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
         _check_size(type.shape, param.span)
-        node = t.nodes.input(param.name, type.dtype, type.shape)
+        is_float = isinstance(param.annotation, ast.ScalarType)
+        node = t.nodes.input(param.name, type.dtype, type.shape, scalar=is_float)
         self.inputs.append(node)
-        array = Array(t.nodes.cast(node, type.dtype.compute), type.dtype)
+        array = Array(t.nodes.cast(node, type.dtype.compute), type.dtype, weak=is_float)
         for made in dict.fromkeys((node, array.node)):
             t.place(made, param.span)
         return array
@@ -173,15 +170,14 @@ class _Builder(Interpreter):
         """Adds the body of a called function to the graph, and returns the result of the function."""
         sizes: Sizes = {}
         scope: Scope = {}
-        typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
             if param.name in given:
                 value = parameter_binding.static_argument(param, given[param.name], function)
             else:
                 value = self.default(param, function)
-            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
-        if typed:
-            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+            is_array = isinstance(param.annotation, ast.ArrayType)
+            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if is_array else value
+        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:
@@ -195,13 +191,6 @@ class _Builder(Interpreter):
         typed_result = partial(parameter_binding.declared_result, self.typer, function, sizes)
         results = tuple(typed_result(k, r) if isinstance(r, Array) else r for k, r in enumerate(results))
         return results if isinstance(value, tuple) else results[0]
-
-    def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
-        before, self.site = self.site, self.site or span
-        try:
-            return super().library_call(function, args, keywords, span)
-        finally:
-            self.site = before
 
     def default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:

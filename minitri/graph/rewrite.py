@@ -20,7 +20,7 @@ terms in each sum. The pass minitri/optimize/simplify.py applies the rules of `l
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from minitri.base.dims import ONE, ZERO, Dim, DimLike, Quotient, Remainder, Symbol
@@ -29,7 +29,7 @@ from minitri.base.pass_logs import fired
 from minitri.base.spans import Span
 from minitri.base.types import i64
 from minitri.graph import ir
-from minitri.graph.ir import MAX_SPANS, Condition, Graph, Interner, Node, Shape, axis, check_conditions, children
+from minitri.graph.ir import MAX_SPANS, Graph, Interner, Node, Shape, axis, check_conditions, children
 
 Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
@@ -37,11 +37,9 @@ MakeView = Callable[[Interner, Node, Shape, tuple[Dim, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
 
 
-def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
+def rebuild(graph: Graph, make: Make) -> Graph:
     """Returns a new graph. For each node of the old graph, `make(interner, old node, new operands)` makes the node of
     the new graph.
-
-    If `conditions` is not None, it replaces the conditions of the graph.
     """
     interner = Interner(graph.conditions)
     new: dict[Node, Node] = {}
@@ -54,8 +52,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
         for made in (*interner.made[before:], new[node]):
             spans[made] = _merged(spans.get(made, ()), interner.place)
     outputs = tuple(new[o] for o in graph.outputs)
-    kept = graph.conditions if conditions is None else conditions
-    made = Graph(graph.name, inputs, outputs, kept, spans)
+    made = Graph(graph.name, inputs, outputs, graph.conditions, spans)
     _inherit(graph, new, {*made.nodes(), *inputs}, spans)
     return made
 
@@ -81,15 +78,12 @@ def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, 
 
 def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
     """Applies rules to a node until no rule changes the node. A rule that does not apply to a node returns None."""
-    while True:
-        for rule in rules:
-            replacement = rule(interner, node)
-            if replacement is not None and replacement is not node:
-                fired(rule, node, replacement, interner.place)
-                node = replacement
-                break
-        else:
-            return node
+    for rule in rules:
+        replacement = rule(interner, node)
+        if replacement is not None and replacement is not node:
+            fired(rule, node, replacement, interner.place)
+            return apply_rules(interner, replacement, rules)
+    return node
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
@@ -145,7 +139,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
         return graph
     still_open = check_conditions(graph.conditions, sizes)
     env: dict[Symbol, Dim] = {Symbol(name): Dim.of(n) for name, n in sizes.items()}
-    return rebuild(graph, lambda i, node, args: copy(i, node, args, env), still_open)
+    return replace(rebuild(graph, lambda i, node, args: copy(i, node, args, env)), conditions=still_open)
 
 
 def legalise(graph: Graph) -> Graph:

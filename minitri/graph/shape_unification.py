@@ -12,7 +12,7 @@ program checks at each call. A wrong shape or dtype raises CompileError MT0207. 
 raises CompileError MT0304.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
@@ -40,19 +40,15 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size that is
-    found from one parameter can determine a size of another parameter. So the search continues until it finds no new
-    size.
+    The function also finds the sizes of dimension names that occur only in expressions such as `2 * N`.
     """
     arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]
-    before = -1
-    while before != len(sizes):
-        before = len(sizes)
-        for _, declared, array, what in arguments:
-            message = f"{what} {array}, too small for {declared.span.text}"
-            for size, least in solve_sizes(declared, array.shape, sizes):
-                t.require(size, ">=", dims.Dim.of(least), "MT0207", message)
+    for k, _, size, divisor in solve_sizes([(type, array.shape) for _, type, array, _ in arguments], sizes):
+        _, declared, array, what = arguments[k]
+        message = f"{what} {array}, too small for {declared.span.text}"
+        t.require(size, ">=", dims.ZERO, "MT0207", message)
+        t.require(divisor, ">=", dims.ONE, "MT0207", message)
     found: Scope = {}
     for param, declared, array, what in arguments:
         for name in (n for d in declared.dims for n in unbound(d, sizes)):
@@ -75,22 +71,29 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
             raise wrong_rank()
 
 
-def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[dims.Dim, int]]:
+def solve_sizes(
+    arrays: Sequence[tuple[ast.ArrayType, Shape]], sizes: Sizes
+) -> Iterator[tuple[int, str, dims.Dim, dims.Dim]]:
     """If exactly one name in a dimension has an unknown size, finds this size. Example: if G is 3 and `G * H + 1` is 7,
     then H is 2.
 
-    Returns conditions that the sizes must satisfy. Each pair (d, n) stands for the condition d >= n.
+    `arrays` are annotations, each with the shape of an array. A size that is found from one array can determine a size
+    of another array. So the search continues until it finds no new size.
+
+    Yields, for each size that it finds: the position in `arrays`, the name, the size, and a divisor. Each call must
+    check that the size is at least 0, and the divisor at least 1.
     """
-    solved: list[tuple[dims.Dim, int]] = []
-    for d, extents in ast.with_sizes(declared, shape):
-        unknown = unbound(d, sizes)
-        if isinstance(d, ast.Pack) or len({n.id for n in unknown}) != 1:
-            continue
-        if (found := _solved(d, unknown[0].id, extents[0], sizes)) is not None:
-            size, divisor = found
-            sizes[unknown[0].id] = size
-            solved += [(size, 0), (divisor, 1)]
-    return solved
+    before = -1
+    while before != len(sizes):
+        before = len(sizes)
+        for k, (declared, shape) in enumerate(arrays):
+            for d, extents in ast.with_sizes(declared, shape):
+                unknown = unbound(d, sizes)
+                if isinstance(d, ast.Pack) or len({n.id for n in unknown}) != 1:
+                    continue
+                if (found := _solved(d, unknown[0].id, extents[0], sizes)) is not None:
+                    sizes[unknown[0].id] = found[0]
+                    yield k, unknown[0].id, *found
 
 
 def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:

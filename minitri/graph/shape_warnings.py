@@ -11,13 +11,11 @@ two dimensions must be equal but have different names, the program is often wron
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from minitri.base.diagnostics import ShapeWarning, printable
 from minitri.base.spans import Span
+from minitri.base.tracebacks import PACKAGE
 from minitri.graph.ir import Condition
-
-PACKAGE = str(Path(__file__).parent.parent)
 
 
 def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:

@@ -23,7 +23,6 @@ wrote.
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -83,8 +82,6 @@ def format_node(node: Node, names: Mapping[Node, str]) -> str:
 
 def format_number(value: int | float | bool) -> str:
     """Returns a number as text that reads back as the same number: inf, -inf, nan, true, false or Python's repr."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

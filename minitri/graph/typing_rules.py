@@ -193,9 +193,7 @@ class Typer:
         dtype = reduce(promote, strong)
         if weak_float and not dtype.is_float:
             return f32, False
-        if dtype.kind == "b" and len(strong) < len(kinds):
-            return i64, False
-        return dtype, False
+        return (i64 if dtype == bool_ and len(strong) < len(kinds) else dtype), False
 
     def _kind(self, value: Value) -> tuple[DType, bool]:
         """Returns the dtype of a value, and whether the value is weak (without fixed dtype)."""

@@ -103,7 +103,7 @@ class Values:
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
-        return numpy_array_operations.index(expr, env)
+        return expr.compute(env)
 
     def holds(self, conditions: Sequence[Dim], op: Op) -> Any:
         inside: Any = np.ones([1] * len(self.names), bool)
@@ -148,10 +148,9 @@ class Values:
         order = [d for d in range(len(self.names)) if d not in (row, column, k)]
         a = a.transpose([*order, column, row, k])[..., 0, :, :]
         b = b.transpose([*order, row, k, column])[..., 0, :, :]
-        with np.errstate(all="ignore"):
-            product = np.expand_dims(numpy_array_operations.contract(a, b, op.dtype, op.precision), -1)
-            product = product.transpose(np.argsort([*order, row, column, k]))
-            return product if op.acc is None else self.values[op.acc] + product
+        product = np.expand_dims(numpy_array_operations.contract(a, b, op.dtype, op.precision), -1)
+        product = product.transpose(np.argsort([*order, row, column, k]))
+        return product if op.acc is None else self.values[op.acc] + product
 
     # ---- accesses --------------------------------------------------------------------
 
@@ -163,9 +162,8 @@ class Values:
         index = [np.asarray(self.position(d, op)) for d in op.index]
         self.check(op, index, inside)
         place: Any = self.memory[op.buffer.name].first
-        with np.errstate(over="ignore"):  # a picked index can be any number; guards prevent a wrong access
-            for i, stride in zip(index, op.buffer.strides):
-                place = place + i * stride.evaluate(self.sizes)
+        for i, stride in zip(index, op.buffer.strides):
+            place = place + i * stride.evaluate(self.sizes)  # may overflow: guards prevent a wrong access
         return np.asarray(place), inside
 
     def tests(self, op: ir.Access) -> Sequence[Dim]:
@@ -206,6 +204,7 @@ class Values:
 # ---- kernels -----------------------------------------------------------------------------
 
 
+@np.errstate(all="ignore")
 def evaluate(plan: Plan, inputs: Arrays, sizes: Sizes) -> tuple[Any, ...]:
     """Runs a plan and returns its outputs as numpy arrays. Temporaries and outputs start with arbitrary values, not
     zeros.

@@ -58,11 +58,11 @@ class String(Node):
 
 
 class NoneLiteral(Node):
-    pass
+    value: ClassVar[None] = None
 
 
 class EllipsisLiteral(Node):
-    pass
+    value: ClassVar[Any] = Ellipsis
 
 
 class Tuple(Node):

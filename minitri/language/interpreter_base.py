@@ -45,6 +45,7 @@ class Interpreter:
 
     def __init__(self, functions: Mapping[str, ast.Function]) -> None:
         self.functions = functions
+        self.site: Span | None = None  # the span of the user's call while a library function is evaluated
         self._results: dict[Hashable, Value] = {}
 
     def body(self, function: ast.Function, scope: Scope) -> Value:
@@ -82,12 +83,8 @@ class Interpreter:
             return None if part is None else values[id(part)]
 
         match node:
-            case ast.Number() | ast.String():
+            case ast.Number() | ast.String() | ast.NoneLiteral() | ast.EllipsisLiteral():
                 return node.value
-            case ast.NoneLiteral():
-                return None
-            case ast.EllipsisLiteral():
-                return Ellipsis
             case ast.Name(id=name):
                 if name in scope or name in NAMED_VALUES:
                     return scope[name] if name in scope else NAMED_VALUES[name]
@@ -135,11 +132,12 @@ class Interpreter:
         A name in the body of a library function means a function of the language, even if the user's module redefines
         the name.
         """
-        before, self.functions = self.functions, {}
+        before = self.functions, self.site
+        self.functions, self.site = {}, self.site or span
         try:
             return self.called(function, args, keywords, span)
         finally:
-            self.functions = before
+            self.functions, self.site = before
 
     def once(self, function: ast.Function, arguments: Scope, make: Callable[[], Value]) -> Value:
         """Returns the stored result of an earlier call of the function with equal arguments.

@@ -16,8 +16,6 @@ from typing import Any
 from minitri.base import json_disk_cache
 from minitri.language.parser import lark_parser
 
-CALLABLE = ("transformer", "postlex")  # options that are code, which each call gives again
-
 
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
     """Returns the LALR parser of a grammar file. The keyword arguments `transformer` and `postlex` are passed to the
@@ -34,7 +32,7 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
             return lark.Lark._load_from_dict(tables["data"], tables["memo"], **callables)
     made = lark_parser(path, start, lexer, **callables)
     data, memo = made.memo_serialize([TerminalDef, Rule])
-    data["options"] = {n: v for n, v in data["options"].items() if n not in CALLABLE}
+    data["options"] = {n: v for n, v in data["options"].items() if n not in callables}  # each call gives them again
     json_disk_cache.put("grammar", key, {"data": data, "memo": memo})
     return made
 

@@ -90,11 +90,9 @@ def settled(*values: Value) -> DType:
 
 def convert(value: Value, dtype: DType) -> Any:
     """Returns the elements of a value as a numpy array of the dtype `dtype.compute`."""
-    if isinstance(value, Array):
-        return numpy_array_operations.cast(_best(value, dtype), dtype.compute)
     if isinstance(value, tuple):
         return np.stack([convert(v, dtype) for v in value])
-    return numpy_array_operations.cast(array(value).data, dtype.compute)
+    return numpy_array_operations.cast(_best(array(value), dtype), dtype.compute)
 
 
 def rounded(value: Value, dtype: DType) -> Array:

@@ -131,7 +131,11 @@ class Builder:
         return ast.Param(covering((name, annotation, default)), name.text, kind, default)
 
     def assign(self, target: ast.Expr, value: ast.Expr) -> ast.Assign:
-        return ast.Assign(target.span.to(value.span), target_names(target), checked_value(value))
+        parts = target.elements if isinstance(target, ast.Tuple) else (target,)
+        names = tuple(part for part in parts if isinstance(part, ast.Name))
+        if not parts or len(names) < len(parts):
+            raise bad_target(next((part for part in parts if not isinstance(part, ast.Name)), target))
+        return ast.Assign(target.span.to(value.span), names, checked_value(value))
 
     def returns(self, word: ast.Word, value: ast.Expr | None) -> ast.Return:
         if value is None:
@@ -264,23 +268,14 @@ def checked_body(name: ast.Word, found: Sequence[Statement]) -> tuple[ast.Assign
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
             raise mistake("after_return", after.span)
+    error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
         case [ast.Return()]:
             return tuple(statements)
         case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:  # the author probably meant to return it
             text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
-            error = mistake("returns_nothing", name.span, name=name.text)
-            raise error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
-    raise mistake("returns_nothing", name.span, name=name.text)
-
-
-def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
-    """Returns the names on the left of `=`."""
-    parts = target.elements if isinstance(target, ast.Tuple) else (target,)
-    names = tuple(part for part in parts if isinstance(part, ast.Name))
-    if not parts or len(names) < len(parts):
-        raise bad_target(next((part for part in parts if not isinstance(part, ast.Name)), target))
-    return names
+            error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
+    raise error
 
 
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:

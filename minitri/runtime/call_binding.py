@@ -234,17 +234,13 @@ def _shapes(
     typed = [(p, t, a, tuple(map(Dim.of, a.shape))) for p, t, a in declared if isinstance(t, ast.ArrayType)]
     # `where` maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N]; `solved` maps
     # the name to a parameter with N only in an expression, such as f32[2*N].
-    known, where, solved = Sizes(), dict[str, str](), dict[str, str]()
+    known, where = Sizes(), dict[str, str]()
     for param, type, array, shape in typed:
         match_sizes(type, shape, known, partial(_wrong_rank, param, type, array))
         _check_dtype(param, type, array)
         where |= dict.fromkeys(known.keys() - where.keys(), param.name)
-    before = -1
-    while before != len(known):  # G*H only gives H when another argument has given G
-        before = len(known)
-        for param, type, _, shape in typed:
-            solve_sizes(type, shape, known)
-            solved |= dict.fromkeys(known.keys() - where.keys() - solved.keys(), param.name)
+    found = solve_sizes([(type, shape) for _, type, _, shape in typed], known)
+    solved = {name: typed[k][0].name for k, name, _, _ in found}
     packs = {name: len(axes) for name, axes in known.items() if isinstance(axes, tuple)}  # a pack, such as `*B`
     names, sizes = sizes_of(function, packs), dict[str, int]()
     types = {p.name: _type_of(array, sizes, names) for p, type, array in declared if type is None}

@@ -131,8 +131,7 @@ def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
 
 def _memory(plan: Plan, call: Call, allocate: Allocate) -> dict[str, ArrayView]:
     """Returns the inputs, and new arrays for temporaries and outputs, by name."""
-    made = (*plan.temporaries, *plan.outputs)
-    layouts = {b: b.layout(call.sizes) for b in made}
+    layouts = {b: b.layout(call.sizes) for b in (*plan.temporaries, *plan.outputs)}
     if call.device == "cpu":
         for b, (shape, _) in layouts.items():
             require_memory(b.dtype, shape)

@@ -97,8 +97,7 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
     the fastest options are cached.
     """
     key, built = _key(program, call, context), None
-    options = _options(json_disk_cache.get("autotune", key))
-    if options is not None:
+    if (options := _options(json_disk_cache.get("autotune", key))) is not None:
         with suppress(CompileError):  # the cached options were chosen for other kernels
             built = build(options)
             pass_logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {json_disk_cache.folder()}: {options}")

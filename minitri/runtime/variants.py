@@ -11,13 +11,11 @@ module does not handle calls that repeat an earlier call (see replay.py).
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from minitri.base.lru_cache import Recent
 from minitri.base_program import BaseProgram, with_measured
 from minitri.hardware.targets import Target
-from minitri.pipeline import Context
 from minitri.runtime.call_binding import Call
 from minitri.runtime.launch import Executable, target_of
 from minitri.tiles.schedule import Options
@@ -51,8 +49,10 @@ class Variants:
                 context = replace(context, sizes=self.unchanged(call))
             tuned = special and program.effort != "none" and target.kind != "interpreter"
 
+            def build(options: Options) -> Executable:
+                return run_stage.launchable(program.compilation(with_measured(context, options)), context.target)
+
             def make() -> Executable:
-                build = partial(_launchable, program, context)
                 if not tuned:
                     return build(context.options)
                 from minitri.runtime.tuning_policy import chosen
@@ -77,8 +77,3 @@ class Variants:
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}
-
-
-def _launchable(program: BaseProgram, context: Context, options: Options) -> Executable:
-    context = with_measured(context, options)
-    return run_stage.launchable(program.compilation(context), context.target)

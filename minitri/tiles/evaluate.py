@@ -45,6 +45,7 @@ def places(program: Program, sizes: Sizes) -> Iterator[Place]:
     return np.ndindex(*[a.tiles.evaluate(sizes) for a in program.grid])
 
 
+@np.errstate(all="ignore")
 def run(program: Program, place: Place, masked: bool, watch: Watch) -> None:
     """Runs a tile program once, for the grid indices `place`. The object `watch` checks each access, and contains the
     memory that the tile program reads and writes.
@@ -115,7 +116,7 @@ class _Run(Values):
 
     def bound(self, bound: Dim | None, default: int) -> int:
         """Returns the value of a loop bound (`first` or `last` of a loop), or `default` if `bound` is None."""
-        return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
+        return default if bound is None else int(np.asarray(bound.compute(self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
         """For each axis, returns the slice of a carried value that covers the current block."""

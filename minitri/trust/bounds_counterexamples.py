@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Load, Store
@@ -98,7 +97,7 @@ def not_written_once(
 
 
 def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
-    """Yields combinations of sizes that a call of the program can have."""
+    """Returns combinations of sizes that a call of the program can have."""
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
     names = sorted({s.name for d in exprs for s in d.symbols() if s.kind == "size"})
@@ -109,10 +108,8 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
     rows = [ones | dict(zip(names, row)) for row in small[:MAX_SIZES]]
     rows += [dict.fromkeys(names, n) for n in near_blocks]
     rows += [ones | {name: n} for n in near_blocks for name in names]
-    for row in dict.fromkeys(tuple(sizes.items()) for sizes in rows):
-        sizes = dict(row)
-        if _runs(program, conditions, sizes, far):
-            yield sizes
+    distinct = map(dict, dict.fromkeys(tuple(sizes.items()) for sizes in rows))
+    return (sizes for sizes in distinct if _runs(program, conditions, sizes, far))
 
 
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
@@ -185,8 +182,9 @@ class _Points:
             if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
                 yield -split[1].evaluate(sizes) * int(split[0])
 
+    @np.errstate(all="ignore")
     def value(self, d: Dim) -> Any:
-        return np.asarray(numpy_array_operations.index(d, self.env))
+        return np.asarray(d.compute(self.env))
 
     def holds(self, tests: Sequence[Dim]) -> Any:
         shape = np.broadcast_shapes(*(np.shape(line) for line in self.env.values()))

@@ -64,8 +64,7 @@ class _Magnitudes:
         self.inputs = tuple(self.i.input(x.name, x.dtype, x.shape, x.scalar) for x in graph.inputs)
         for node in graph.nodes():
             self.value[node] = copy(self.i, node, tuple(self.value[o] for o in children(node)))
-            size = self.of(node) if node.dtype.is_float else None
-            if size is not None:
+            if node.dtype.is_float and (size := self.of(node)) is not None:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:

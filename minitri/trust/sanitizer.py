@@ -155,8 +155,7 @@ class Watch:
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
-        with np.errstate(all="ignore"):
-            bad = ~((elements == wanted) | ((elements != elements) & (wanted != wanted)))
+        bad = ~((elements == wanted) | ((elements != elements) & (wanted != wanted)))
         if bad.any():
             value = elements[bad][0]
             problem = f"a lane past the end of {axis} is {value}, which would change {_result(op)}"

@@ -170,18 +170,12 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
     kept = [k for k in range(x.rank) if k not in positions]
     before, after = [k for k in kept if k < first], [k for k in kept if k >= first]
     shape = tuple([x.shape[k] for k in before] + list(common) + [x.shape[k] for k in after])
-    place = {k: j for j, k in enumerate(before)}
-    place |= {k: len(before) + len(common) + j for j, k in enumerate(after)}
-    index = [ir.pick(positions.index(k)) if k in positions else ir.axis(place[k]) for k in range(x.rank)]
-    spread = [_spread(t, a, common, shape, len(before)) for _, a in picks]
+    order = [*before, *[None] * len(common), *after]  # of the axes of x, around the axes of the index arrays
+    index = [ir.pick(positions.index(k)) if k in positions else ir.axis(order.index(k)) for k in range(x.rank)]
+    # each index array is repeated along the axes that are not indexed
+    places = tuple(ir.axis(len(before) + k) for k in range(len(common)))
+    spread = [t.nodes.view(t.broadcast(a.node, common), shape, places) for _, a in picks]
     return Array(t.nodes.gather(x.node, shape, tuple(index), tuple(spread)), x.dtype)
-
-
-def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim], lead: int) -> ir.Node:
-    """Broadcasts an index array to the shape of the result."""
-    node = t.broadcast(array.node, tuple(common))
-    # repeats the array along the axes that are not indexed
-    return t.nodes.view(node, tuple(shape), tuple(ir.axis(lead + k) for k in range(len(common))))
 
 
 def _adjacent(items: Sequence[Item]) -> bool:

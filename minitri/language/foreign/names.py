@@ -79,9 +79,8 @@ class Foreign(Record):
         Each parameter is a tuple: its name, its default, and whether a call can pass it by position.
         """
         positional, _, named = self.arguments.partition("*, ")
-        found = [(match, True) for match in _PARAMETER.finditer(positional)]
-        found += [(match, False) for match in _PARAMETER.finditer(named)]
-        return [(match[1], match[2], by_position) for match, by_position in found]
+        texts = ((positional, True), (named, False))
+        return [(m[1], m[2], by_position) for text, by_position in texts for m in _PARAMETER.finditer(text)]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row of names.csv translates a call with the arguments `args` and `keywords`.
