@@ -94,11 +94,10 @@ def check(tree: ast.AST) -> None:
 
 def _known_attribute(node: ast.Attribute) -> bool:
     """Checks whether generated source may use an attribute, such as `tl.load`."""
-    of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
-    of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
-    moves = of_descriptor and node.attr in ("load", "store")
+    of = node.value.id if isinstance(node.value, ast.Name) else ""
+    moves = of.startswith("desc") and node.attr in ("load", "store")
     # functions of `tl`, `rt` and `libdevice`, and `value.to`, `desc0.load` and `desc0.store`
-    return node.attr == "to" or moves or (of_module and not node.attr.startswith("_"))
+    return node.attr == "to" or moves or (of in _MODULES and not node.attr.startswith("_"))
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:

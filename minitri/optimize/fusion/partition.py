@@ -29,7 +29,7 @@ MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in r
 
 
 class NotOneLoop(NotOneKernel):
-    """Raised if reductions and products over one axis cannot share a single loop."""
+    """Says that reductions and products over one axis cannot share a single loop."""
 
 
 class Partition(FirstParts):
@@ -73,24 +73,15 @@ class Partition(FirstParts):
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
         """Returns a `FusedIndexing` for each part that fits into one kernel, and an exception for each other part."""
-        indexed: dict[int, FusedIndexing] = {}
-        refused: list[NotOneKernel] = []
-        for h in homes:
-            try:
-                indexed[h] = self._one_kernel(self.parts[h], self.roots(h))
-            except NotOneKernel as refusal:
-                refused.append(refusal)
-        return indexed, refused
+        found = {h: self._one_kernel(self.parts[h], self.roots(h)) for h in homes}
+        indexed = {h: part for h, part in found.items() if not isinstance(part, NotOneKernel)}
+        return indexed, [refusal for refusal in found.values() if isinstance(refusal, NotOneKernel)]
 
     # ---- merging ---------------------------------------------------------------------
 
-    def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
-        """Returns the index notation of a part (the nodes of a future kernel)."""
-        found = self._known_attempt(frozenset(part), tuple(roots))
-        if isinstance(found, NotOneKernel):
-            # NotOneLoop if reductions and products of the part cannot share one loop
-            raise found
-        return found
+    def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing | NotOneKernel:
+        """Returns the index notation of a part (the nodes of a future kernel), or why the part cannot be one kernel."""
+        return self._known_attempt(frozenset(part), tuple(roots))
 
     def _attempt(self, part: frozenset[Node], roots: tuple[Node, ...]) -> FusedIndexing | NotOneKernel:
         check_time()
@@ -157,12 +148,11 @@ class Partition(FirstParts):
             return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
         dear = any(self.has_costly_prologue(h, last) for h in joining)
         again = "it would be computed again for every tile of the product" if dear else None
-        try:
-            found = self._one_kernel(inside, self.roots(*joining, last))
-        except NotOneLoop as refusal:
-            return f"not one loop: {refusal.reason}"
-        except NotOneKernel as refusal:
-            return again or refusal.reason
+        found = self._one_kernel(inside, self.roots(*joining, last))
+        if isinstance(found, NotOneLoop):
+            return f"not one loop: {found.reason}"
+        if isinstance(found, NotOneKernel):
+            return again or found.reason
         return again if found.loop is None else None  # a program that loops holds all columns of a product
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
