@@ -62,9 +62,8 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
     _check_tiles(part, contracts)
     for node, demand in part.stores:
         _check_store(part, node, demand)
-    for node in reductions:
-        if isinstance(node, Scan):
-            _check_scan(part, node)
+    for node in (n for n in reductions if isinstance(n, Scan)):
+        _check_scan(part, node)
     return part
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import networkx as nx
 
-from minitri.base.nodes import grouped
+from minitri.base.nodes import grouped, postorder
 from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, is_copy
 from minitri.kernels.demand import NotOneKernel
@@ -220,12 +220,9 @@ class Partition(FirstParts):
         for node in sorted(part, key=self.position.__getitem__):
             if isinstance(node, Apply) and all(s in steps for s in self.sources[node] if s in part):
                 steps.add(node)
-        feeding: set[Node] = {n for n in part if not isinstance(n, Apply)}
-        for node in sorted(steps, key=self.position.__getitem__, reverse=True):
-            if any(u in feeding for u in self.users[node]):
-                feeding.add(node)
+        reductions = [n for n in part if not isinstance(n, Apply)]
         # at least one reduction depends on each of these nodes
-        return steps & feeding
+        return steps.intersection(postorder(reductions, lambda n: [s for s in self.sources[n] if s in steps]))
 
     def _few_elements(self, a: int, b: int) -> set[Node]:
         """Finds elementwise nodes with few elements that part `a` can compute instead of part `b`."""
