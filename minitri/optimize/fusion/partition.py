@@ -220,9 +220,10 @@ class Partition(FirstParts):
         for node in sorted(part, key=self.position.__getitem__):
             if isinstance(node, Apply) and all(s in steps for s in self.sources[node] if s in part):
                 steps.add(node)
-        reductions = [n for n in part if not isinstance(n, Apply)]
+        reductions: list[Node] = [n for n in part if not isinstance(n, Apply)]
+        feeding = postorder(reductions, lambda n: [s for s in self.sources[n] if s in steps])
         # at least one reduction depends on each of these nodes
-        return steps.intersection(postorder(reductions, lambda n: [s for s in self.sources[n] if s in steps]))
+        return steps.intersection(feeding)
 
     def _few_elements(self, a: int, b: int) -> set[Node]:
         """Finds elementwise nodes with few elements that part `a` can compute instead of part `b`."""
