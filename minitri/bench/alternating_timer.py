@@ -73,10 +73,9 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
     for peer in each.values():
         peer.attempt(peer.find_spins)
     spins = max((peer.spins for peer in each.values()), default=1)
-    before = None
-    for name in (*each, *reversed(each)):
+    turns = [*each, *reversed(each)]
+    for before, name in zip([None, *turns], turns):
         each[name].attempt(each[name].measure, pace._replace(warm_up=0.0) if name == before else pace, spins)
-        before = name
     return {name: peer.result for name, peer in each.items()}
 
 

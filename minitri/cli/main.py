@@ -44,9 +44,7 @@ def pair(value: str) -> tuple[str, str]:
 
 def size(value: str) -> Any:
     """Reads a size of the form `M=4096`. For the pack `*B`, the form `B=8,16` gives the sizes of two axes."""
-    from minitri.cli.inputs import parse_size
-
-    return parse_size(value)
+    return resolve_name("minitri.cli.inputs:parse_size")(value)
 
 
 def duration(value: str) -> float:

@@ -35,6 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, groupby, pairwise
 from typing import NamedTuple
 
+from minitri.base.nodes import grouped
 from minitri.explore.instruction_registers import MACHINES, effects
 
 OURS = "<minitri "
@@ -268,13 +269,10 @@ def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
 def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
     """Yields the source lines of each instruction of a disassembly."""
     instructions = list(_instructions(disassembly))
-    callers: dict[str, dict[int, None]] = {}
     # a routine that the assembler added, such as a division, has the source lines of all its calls
-    for place, routine, called in instructions:
-        if called and not routine:
-            callers.setdefault(called, {})[place] = None
+    callers = grouped((called, place) for place, routine, called in instructions if called and not routine)
     for place, routine, _ in instructions:
-        yield tuple(callers.get(routine, ())) if routine else _known(place)
+        yield tuple(dict.fromkeys(callers[routine])) if routine else _known(place)
 
 
 def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:

@@ -84,8 +84,8 @@ class _Player:
         self.declared = {name: node.shape for name, node in (*((i.name, i) for i in graph.inputs), *results)}
 
     def data(self) -> dict[str, Any]:
-        kernels = [self._kernel(program) for program in self.programs]
-        kernels = [k for k in kernels if k["count"]]  # a kernel over no elements has no grid programs
+        # a kernel over no elements has no grid programs
+        kernels = [k for k in map(self._kernel, self.programs) if k["count"]]
         arrays = [self._array(b, self.watch.memory[b.name]) for b in buffers(self.plan)]
         return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 

@@ -251,9 +251,7 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
 
 def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
     """Orders the nodes of each layer, and returns the x of each node's middle."""
-    middle: dict[Any, float] = {}
-    for layer in layers:
-        middle |= _spaced([0.0] * len(layer), layer, width)
+    middle = {n: x for layer in layers for n, x in _spaced([0.0] * len(layer), layer, width).items()}
     for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
         # a sweep down moves nodes towards their predecessors, and a sweep up towards their successors
         order, near = (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)

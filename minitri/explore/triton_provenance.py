@@ -29,6 +29,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from minitri.base.nodes import grouped
 from minitri.explore.debug_locations import READERS, TENSOR, Row, sass_rows, with_tensor_memory
 from minitri.explore.machine_code import KernelCode, MachineCode
 from minitri.kernels.ir import Op, Store
@@ -120,10 +121,8 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
     """Returns a `Row` for each statement line, and the names that a loop updates."""
-    defined, used = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
-    for name in nodes:
-        if isinstance(name, ast.Name):
-            (defined if isinstance(name.ctx, ast.Store) else used)[name.lineno].add(name.id)
+    names = [n for n in nodes if isinstance(n, ast.Name)]
+    defined, used = (grouped((n.lineno, n.id) for n in names if isinstance(n.ctx, c)) for c in (ast.Store, ast.Load))
     # In generated source, each statement and each head of a loop or branch has a line of its own.
     lines = sorted({node.lineno for node in nodes if isinstance(node, ast.stmt)})
     loops = [(loop.lineno, loop.end_lineno or 0) for loop in nodes if isinstance(loop, ast.For)]

@@ -32,10 +32,7 @@ def mark(program: Program) -> Program:
 
 def _sums_columns(loop: Loop) -> bool:
     """Checks whether a loop runs down the columns of a row-major array."""
-    steps = [
-        op.offset.coefficient(Symbol(a, "axis"))
-        for op in loop.body if isinstance(op, Load)
-        for a in op.indexed_by - {*loop.axes}
-    ]  # fmt: skip
+    loads = (op for op in loop.body if isinstance(op, Load))
+    steps = [op.offset.coefficient(Symbol(a, "axis")) for op in loads for a in op.indexed_by - {*loop.axes}]
     # a row has the elements that are neighbours in memory: here along another axis than the loop's
     return any(step is not None and step[0] == 1 for step in steps)

@@ -156,9 +156,8 @@ def _accesses(kernel: Kernel) -> Iterator[Access]:
     # a result can have the layout of any array that the kernel loads
     for op in kernel.body:
         if isinstance(op, Load):
-            order, strides = [*range(len(op.index))], [s.constant or 0 for s in op.buffer.strides]
-            if all(strides):  # not for unknown strides
-                order.sort(key=lambda k: -strides[k])
+            axes, strides = range(len(op.index)), [s.constant or 0 for s in op.buffer.strides]
+            order = sorted(axes, key=lambda k: -strides[k]) if all(strides) else axes  # not for unknown strides
             yield op.dtype.bytes, [op.index[k] for k in order]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from minitri import pipeline
@@ -144,8 +144,7 @@ def room(
     `together`: whether the optimisation is called once, with all tile programs. If `together` is false, each tile
         program has a call of its own.
     """
-    module, called = place.split(":")
-    function = getattr(import_module(f"minitri.optimize.{module}"), called)
+    function = resolve_name(f"minitri.optimize.{place}")
 
     def run(value: Any, context: Context) -> Any:
         if gpu and context.target.kind == "interpreter":

@@ -30,6 +30,7 @@ import math
 from collections.abc import Callable
 
 from minitri.base.dims import ONE, Dim
+from minitri.base.nodes import grouped
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, axis, axis_symbol
 from minitri.graph.partial_sum_correction import Rescale
@@ -72,11 +73,9 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
     maximum or sum is a key. The value of a key lists the products in the same loop.
     """
     nodes = graph.nodes()
-    found: dict[Node, list[_Group]] = {}  # by the maxima
-    for node in (n for n in nodes if isinstance(n, Contract) and _is_known(n)):
-        group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,), permuted=True), _follows)
-        if group is not None and _may_be_held(node):
-            found.setdefault(group.found.y.y.node, []).append(group)
+    products = [n for n in nodes if isinstance(n, Contract) and _is_known(n) and _may_be_held(n)]
+    groups = (_Group.of(n, GraphTerms(n.a, (n.rank - 1,), permuted=True), _follows) for n in products)
+    found = grouped((group.found.y.y.node, group) for group in groups if group is not None)  # by the maxima
     sums = [n for n in nodes if found and isinstance(n, Reduce) and n.op == "sum"]
     needs = [(s, y.y.node) for s in sums for y in GraphTerms(s.x, s.axes).needs()]
     return {**found, **{s: found[y] for s, y in needs if y in found}}

@@ -51,10 +51,9 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
             return None
     if n == 0:
         return number(i, node, 1)
-    if not node.dtype.is_float:
-        return _power(i, x, int(n)) if 0 < n <= 8 else None
+    least = -7 if node.dtype.is_float else 1  # integers have no reciprocals
     if float(n).is_integer():
-        return _power(i, x, int(n)) if -7 <= n <= 8 else None
+        return _power(i, x, int(n)) if least <= n <= 8 else None
     if not (2 * float(n)).is_integer() or not -4.5 <= n <= 7.5:
         return None
     x = x if _never_negative(i, x) or _is_whole(x) else _without_signs(i, x)

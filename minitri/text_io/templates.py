@@ -83,10 +83,8 @@ class Template:
 
         The argument `more` has the texts of additional attributes of the operation.
         """
-        operands: list[str] = []
-        for h in self.operands:
-            values = fields[h.field] if h.mark == "..." else [fields[h.field]]
-            operands += [h.write(v, writer) for v in values if v is not None]
+        values = ((h, v) for h in self.operands for v in (fields[h.field] if h.mark == "..." else [fields[h.field]]))
+        operands = [h.write(v, writer) for h, v in values if v is not None]
         words = [*self.words(fields, writer), *more]
         head = self.head.replace("<op>", fields.get("op", ""))
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
@@ -220,6 +218,5 @@ class LineReader(Generic[V]):
             more = "" if fixed == holes else "at least "
             raise Mistake(line.op, f"`{line.op.name}` takes {more}{least} operand{'s' * (least != 1)}, not {count}")
         found: dict[str, Any] = {h.field: h.read(e, self) for h, e in zip(fixed, line.operands)}
-        for h in holes[len(fixed) :]:
-            found[h.field] = tuple(h.read(e, self) for e in line.operands[len(fixed) :])
-        return found
+        rest = line.operands[len(fixed) :]
+        return found | {h.field: tuple(h.read(e, self) for e in rest) for h in holes[len(fixed) :]}

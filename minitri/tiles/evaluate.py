@@ -100,8 +100,7 @@ class _Run(Values):
             self.start(axes[0], 0)
             return
         full = {c: self.values[c] for c, _ in loop.carries}
-        for c, value in full.items():
-            self.values[c] = value[self.lanes(c)]
+        self.values |= {c: value[self.lanes(c)] for c, value in full.items()}
         for op in loop.body:
             self.run(op)
         for c, following in loop.carries:

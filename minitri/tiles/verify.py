@@ -68,8 +68,7 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
         _check_descriptor(program, about, hints.descriptor)
     require(program.relaxed or not hints.fast, "only a relaxed kernel may have fast operators")
     if isinstance(about, Reduce) and hints.in_parts:
-        rows = maximum_of_rows(program, about)
-        require(bool(rows), f"only a maximum of rows is made in parts, of {COLUMNS} columns")
+        require(bool(maximum_of_rows(program, about)), f"only a maximum of rows is made in parts, of {COLUMNS} columns")
 
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:

@@ -72,8 +72,9 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     import triton
 
     metadata: dict[str, Any] = {"hash": name, "target": target.of_triton, "triton_version": triton.__version__}
+    texts = stages(source, kernel, target, metadata)
     # A file for each stage.
-    made = {stage: _bytes(module) for stage, module in stages(source, kernel, target, metadata)}
+    made = {stage: text if isinstance(text, bytes) else str(text).encode() for stage, text in texts}
     made["json"] = json.dumps(metadata, default=vars).encode()  # the dictionary that describes the kernel
     # The folder gets its final name when all files are written, so that no process reads an incomplete kernel. The
     # functions of Triton's own cache are slower, because they make and rename a folder for each file.
@@ -87,10 +88,6 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     except OSError:  # another process has already stored the kernel
         shutil.rmtree(unnamed)
     return _loaded(source, folder)
-
-
-def _bytes(module: Any) -> bytes:
-    return module if isinstance(module, bytes) else str(module).encode()
 
 
 def _folder(name: str) -> Path:

@@ -24,7 +24,7 @@ an integer.
 from contextlib import ExitStack
 from dataclasses import field
 
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, axis_names
 from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, reduction, running
 from minitri.base.symbolic_minmax import smallest
@@ -165,7 +165,8 @@ class _Emitter(Expressions):
             case ir.Scalar():
                 return f"tl.full((), a{self.scalars.index(op.buffer)}, tl.{op.dtype.triton})"
             case ir.Position():
-                return self._position(op, context)
+                expr = self.index(op.expr, context, op.picks)
+                return f"({expr}).to(tl.{op.dtype.triton})" if context else f"tl.full((), {expr}, tl.{op.dtype.triton})"
             case ir.Inside():
                 return self.predicate(op.conditions, context, op.picks) if op.conditions else "tl.full((), 1, tl.int1)"
             case ir.Compute(op="cast"):
@@ -189,10 +190,6 @@ class _Emitter(Expressions):
                 return self._carry(op, context)
             case Store() | ir.Old() | ir.Count():
                 raise AssertionError(f"a {type(op).__name__} has no value here")
-
-    def _position(self, op: ir.Position, context: tuple[str, ...]) -> str:
-        expr = self.index(op.expr, context, op.picks)
-        return f"({expr}).to(tl.{op.dtype.triton})" if context else f"tl.full((), {expr}, tl.{op.dtype.triton})"
 
     def _pointer(self, op: ir.Access, context: tuple[str, ...], picks: Picks = ()) -> str:
         offset = op.offset
@@ -218,8 +215,7 @@ class _Emitter(Expressions):
         return [c for c in (op.mask.conditions if op.mask else ()) if c not in self.needless]
 
     def _store(self, op: Store) -> None:
-        names = {s.name for d in op.index for s in d.symbols()}
-        context = self.lanes([*names, *op.value.axes])
+        context = self.lanes([*axis_names(op.index), *op.value.axes])
         value = self.value(op.value, context)
         if block := self.program.hint(op).descriptor:
             name = self.descriptors[op.buffer, block].name

@@ -13,7 +13,7 @@ option `persistent`, each grid program computes several tiles, one after another
 
 from collections.abc import Sequence
 
-from minitri.base.dims import Dim, product
+from minitri.base.dims import Dim, axis_names, product
 from minitri.kernels.ir import index_expressions
 from minitri.tiles.ir import Program, TileAxis
 from minitri.triton.expressions import STEP, Lines
@@ -46,7 +46,7 @@ class Grid:
     def __init__(self, program: Program, lines: Lines) -> None:
         self.program, self.lines, self.add, self.size = program, lines, lines.add, lines.size
         bounds = [d for loop in program.loops for d in (loop.first, loop.last) if d is not None]
-        self.starts = {s.name for d in bounds for s in d.symbols()}
+        self.used = axis_names([*bounds, *(d for op in program.ops() for d in index_expressions(op))])
 
     def write(self) -> None:
         for a in self.program.axes:
@@ -60,7 +60,7 @@ class Grid:
             if a.role == "whole":
                 lanes = f"tl.arange(0, {a.block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
                 self.add(f"{a.name} = {widened(lanes, self.program)}")
-            elif a.role == "loop" and self._uses_lane(a):
+            elif a.role == "loop" and f"{a.name}_lane" in self.used:
                 self.add(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
     def _persistent_loop(self, first: str) -> str:
@@ -71,10 +71,6 @@ class Grid:
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
         self.lines.indent += STEP
         return "turn"
-
-    def _uses_lane(self, axis: TileAxis) -> bool:
-        exprs = [d for op in self.program.ops() for d in index_expressions(op)]
-        return any(f"{axis.name}_lane" in {s.name for s in d.symbols()} for d in exprs)
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:
         """Writes lines that split a tile's number into one number for each grid axis."""
@@ -123,5 +119,5 @@ class Grid:
             self.add(f"{a.name}_lane = tl.arange(0, {a.lanes})")
             lanes = f" * {block} + {a.name}_lane"
         self.add(f"{a.name} = {a.name}_tile{lanes}")
-        if f"{a.name}_start" in self.starts:
+        if f"{a.name}_start" in self.used:
             self.add(f"{a.name}_start = {a.name}_tile * {a.block}")

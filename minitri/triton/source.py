@@ -82,23 +82,21 @@ def check(tree: ast.AST) -> None:
     for node in ast.walk(tree):
         if not isinstance(node, _NODES):
             raise ValueError(f"generated source holds {type(node).__name__}")
-        if isinstance(node, (ast.Name, ast.arg)):
-            name = node.id if isinstance(node, ast.Name) else node.arg
-            if name not in _GLOBALS and not _NAMES.fullmatch(name):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) if name not in _GLOBALS and not _NAMES.fullmatch(name):
                 raise ValueError(f"generated source uses the name {name!r}")
-        if isinstance(node, ast.Attribute) and not _known_attribute(node):
-            raise ValueError(f"generated source uses the attribute {node.attr!r}")
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in _STRINGS:
-            raise ValueError("generated source holds a string")
+            case ast.Attribute() if not _known_attribute(node):
+                raise ValueError(f"generated source uses the attribute {node.attr!r}")
+            case ast.Constant(value=str() as text) if text not in _STRINGS:
+                raise ValueError("generated source holds a string")
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
     """Checks whether generated source may use an attribute, such as `tl.load`."""
-    of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
-    of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
-    moves = of_descriptor and node.attr in ("load", "store")
+    of = node.value.id if isinstance(node.value, ast.Name) else ""
+    moves = of.startswith("desc") and node.attr in ("load", "store")
     # functions of `tl`, `rt` and `libdevice`, and `value.to`, `desc0.load` and `desc0.store`
-    return node.attr == "to" or moves or (of_module and not node.attr.startswith("_"))
+    return node.attr == "to" or moves or (of in _MODULES and not node.attr.startswith("_"))
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:

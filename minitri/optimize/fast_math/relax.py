@@ -49,6 +49,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from minitri.base.nodes import postorder
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.pass_logs import fired
 from minitri.base.types import f32, f64
@@ -95,11 +96,7 @@ def _narrow(kernel: Kernel, narrow: set[str], jumped: set[Op]) -> bool:
 def _ops_before_jumps(kernel: Kernel) -> set[Op]:
     """Returns the ops from which a comparison or another discontinuous op is computed."""
     # an error of these ops, such as a rounding, could change the result of the comparison
-    behind: set[Op] = set()
-    for op in reversed(kernel.body):
-        if _jumps(op) or op in behind:
-            behind |= set(ir.children(op))
-    return behind
+    return {*postorder([o for op in kernel.body if _jumps(op) for o in ir.children(op)], ir.children)}
 
 
 def _is_arithmetic(op: Op) -> bool:

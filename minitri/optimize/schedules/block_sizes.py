@@ -130,9 +130,8 @@ def vector(op: Load | Store, along: Symbol) -> int:
 
 def widest_bytes(kernel: Kernel) -> int:
     """Returns the element size, in bytes, of the load or store that accesses the most elements."""
-    accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
-    most = max((touched(kernel, op) for op in accesses), default=0)
-    return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
+    accesses = (op for op in kernel.body if isinstance(op, (Load, Store)))
+    return max(((touched(kernel, op), op.buffer.dtype.bytes) for op in accesses), default=(0, 4))[1]
 
 
 def elements_of_a_program(kernel: Kernel) -> int:

@@ -85,12 +85,8 @@ def hide_starts(program: Program) -> Program:
     accumulator.
     """
     loops = program.loops
-    read_twice = {
-        carry
-        for k, loop in enumerate(loops)
-        for carry, following in loop.carries
-        if _reduces_a_load(loop, following) and sum(_reads(later, carry) for later in loops[k + 1 :]) > 1
-    }
+    reducing = [(k, c) for k, loop in enumerate(loops) for c, n in loop.carries if _reduces_a_load(loop, n)]
+    read_twice = [carry for k, carry in reducing if sum(_reads(later, carry) for later in loops[k + 1 :]) > 1]
     return program.hinted(read_twice, unknown_start=True)
 
 
