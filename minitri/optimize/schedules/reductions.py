@@ -355,7 +355,8 @@ def _kept_columns(
     # columns, divisions of a column by one value are not counted.
     dear = _is_dear(kernel, by_one=columns <= 256 * few)
     # eight elements for each thread, or at least two kilobytes of column elements for each warp
-    warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * _read(kernel, lanes)) // 4096
+    read = _read(kernel, lanes if scans else kernel.parallel)
+    warps = column * width // ELEMENTS if dear else ceil_pow2(column * width * read) // 4096
     # slightly more than one wave: sixteen elements for each thread, so that all programs run at once
     if dear and 1 < columns // width * warps / (chip.warps * chip.multiprocessors) <= 1.5:
         warps //= 2
