@@ -24,7 +24,6 @@ import numpy as np
 from common import agree, flags, gpu, normal, program, rate, stages
 
 import minitri as mt
-from minitri.base.numpy_array_operations import index
 from minitri.kernels.ir import Mask, Store
 from minitri.profile import time_call
 from minitri.tiles.ir import Program as TileProgram
@@ -48,7 +47,7 @@ def show_masks(tiles: TileProgram) -> None:
     for number in range(axis.tiles.evaluate({})):
         offsets = number * axis.block + lanes
         env = {axis.symbol: offsets, next(iter(lane_number(axis.name).symbols())): lanes}
-        mask = np.all([index(c, env) >= 0 for c in conditions], axis=0)
+        mask = np.all([c.compute(env) >= 0 for c in conditions], axis=0)
         words = [str(n) if lane < axis.block else f"({n})" for lane, n in enumerate(offsets)]
         print(f"  {number:<8} {' '.join(words):16} {' '.join(str(int(m)) for m in mask)}")
     for reason in store_mask(tiles).reasons:
