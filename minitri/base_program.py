@@ -2,8 +2,8 @@
 
 The class `BaseProgram` takes a module, and the name of the function to compile. The method `context` returns the
 `Context` of a call, which has everything that decides what is compiled. The method `compilation` takes a `Context` and
-returns the stages of the program. The graph has symbolic sizes, so one graph serves arrays of all sizes. The graph does
-not depend on the target (the kind of GPU) either.
+returns the stages of the program. The graph has symbolic sizes, so one graph serves arrays of all sizes. The same
+graph also serves all targets, such as `cuda:90` and the interpreter.
 
 The file runtime/variants.py runs kernels. The file program.py has the methods that users call. Modules that run,
 measure and check programs must not import program.py, because program.py imports these modules. Modules that program.py

@@ -333,8 +333,9 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
     If b has one term, each term of the polynomial a is divided by b. A term that is not a multiple of b goes into the
-    rest. For example, `4*M + i` divided by 4 has the quotient M and the rest i. For a sum b of several terms, the
-    quotient is 1 if a == b, and otherwise 0.
+    rest. If this term and b are numbers, only the remainder goes into the rest, such as 3 for 7 and 4. For example,
+    `4*M + i` divided by 4 has the quotient M and the rest i. For a sum b of several terms, the quotient is 1 if a == b,
+    and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

@@ -83,8 +83,8 @@ class Operator(Record):
         result is `out`, and the gradient of the result is `g`. "" means that the derivative is zero or does not exist.
     `cost`: "cheap": the operator takes one or two instructions. "special": the operator is slow, or the
         special-function unit computes it.
-    `relaxed`: a Triton template for f32 that is shorter than `triton`, with a relative error of about 2**-18. Kernels
-        that round their results to 16 bits use the template `relaxed` (minitri/optimize/fast_math/relax.py).
+    `relaxed`: a Triton template for f32 that is faster than `triton`, with a relative error of about 2**-18. Kernels
+        that round their results to 16 bits may use the template `relaxed` (minitri/optimize/fast_math/relax.py).
     """
 
     name: str
@@ -177,7 +177,8 @@ Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 class Reduction(Record):
     """A reduction combines all elements along an axis into one element.
 
-    `name`: the name of the function in the language, such as "sum". The scan of "sum" is called "cumulative_sum".
+    `name`: the name of the function in the language, such as "sum". The name of the scan is "cumulative_" plus `name`,
+        such as "cumulative_sum".
     `ufunc`: the numpy function that reduces two elements to one. The function is associative and commutative.
     `neutral`: a number that does not change the result, such as 0 for a sum. "lowest" and "highest" stand for the least
         and the greatest value of the dtype.

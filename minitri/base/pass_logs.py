@@ -1,10 +1,9 @@
 """Reports what the compiler's passes do: prints log lines, and records which rewrite rules are applied.
 
 The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic. The
-topics are:
+name of a pass is a topic, whose log lines show the text of the minitri program after this pass. The name of a compiler
+stage is a topic, whose log lines show the text of this stage. The other topics are:
 
-The name of a pass is a topic, whose log lines show the minitri program after this pass. The name of a compiler stage is
-a topic, whose log lines show the text of this stage.
 `fusion`: the list of fusion decisions.
 `autotune`: the table of measurements, and the options that were chosen.
 `cache`: the cache entries that the compiler found on disk.

@@ -13,9 +13,9 @@ returns the exception instead of a time.
 
 The calls of an implementation use the sets of inputs in a cycle: the first set follows the last set. The timer keeps
 each result in memory until the next call with the same set of inputs. Before a set of inputs is used again, calls with
-the other sets have pushed this set out of the L2 cache (measure_case.py). The timer does not clear the L2 cache by
-writing zeros to it, because the GPU would write the zeros back to memory during the call. Copying zeros from the cache
-to memory would slow down a kernel that mostly reads.
+the other sets have pushed this set and its result out of the L2 cache (measure_case.py). The timer does not clear the
+L2 cache by writing zeros to it, because the GPU would write the zeros back to memory during the call. Copying zeros
+from the cache to memory would slow down a kernel that mostly reads.
 
 Before each call, the GPU waits in a loop ("spins"), without touching memory. While the GPU spins, the host queues the
 call, so the measured time of the call does not include the host's time. The file call_costs.py measures the host's time

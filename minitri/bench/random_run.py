@@ -124,8 +124,8 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
     The loss of a program is minitri's time minus torch's time. The loss of the returned part is at least half of the
     loss of the whole program.
 
-    `whole`: the measurements of the whole program. The function returns `whole` if no slow part has half of the loss of
-        the whole program.
+    `whole`: the measurements of the whole program. The function returns `whole` if no slow part has at least half of
+        the loss of the whole program.
     `bound`: a part is slow if torch's time divided by minitri's time is smaller than `bound`.
     """
     for length in range(1, len(program.statements)):

@@ -46,8 +46,8 @@ def main(
     """Runs the benchmark, prints its tables and returns the exit status.
 
     `tune`: whether every program also runs with measured schedules.
-    `calls`: whether to measure the host time of a call, and the time to a first result. If `names` is empty, `calls`
-        counts as true.
+    `calls`: whether to measure the host time of a call, and the time to a first result. On a GPU, both times are
+        also measured if `names` is empty.
     `ablate`: whether to run minitri alone, with one optimisation left out each time (ablation.py).
     """
     with_gpu = torch.cuda.is_available()
