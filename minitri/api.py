@@ -57,9 +57,9 @@ def compile(
         each shape.
     `optimize`: whether optimisations run. `optimize=False` has the effect of the command line's option `-O0`.
 
-    A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the value of the keyword
-    `entry` is a type, as in `entry="f32[N]"`, it is the type of the program's parameter `entry`. Raises ParseError for
-    a text that is not in the language, and CompileError for any other error in the program.
+    A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the value of `entry` is
+    a type, as in `entry="f32[N]"`, the program's parameter `entry` has this type. Raises ParseError for a text that is
+    not in the language, and CompileError for any other error in the program.
     """
     if not isinstance(text, (str, Path)):
         message = f"a program is a text or a path, not {type(text).__name__}"
@@ -138,7 +138,7 @@ def definition(value: Any) -> Definition | None:
     """Returns the definition of the program `value`, so that functions of the language can call this program. If
     `value` is not a program, returns None.
 
-    A program that was read from the text of a stage has no definition.
+    Also returns None for a program that `mt.load` made from the text of a compiler stage.
     """
     if isinstance(value, FunctionProgram):
         return value.definition

@@ -2,7 +2,8 @@
 
 The class `BaseProgram` takes a module, and the name of the function to compile. The method `context` returns the
 `Context` of a call, which has everything that decides what is compiled. The method `compilation` takes a `Context` and
-returns the stages of the program. The graph has symbolic sizes, so calls of all sizes and targets share one graph.
+returns the stages of the program. The graph has symbolic sizes, so one graph serves arrays of all sizes. The same
+graph also serves all targets, such as `cuda:90` and the interpreter.
 
 The file runtime/variants.py runs kernels. The file program.py has the methods that users call. Modules that run,
 measure and check programs must not import program.py, because program.py imports these modules. Modules that program.py
@@ -40,7 +41,8 @@ class BaseProgram:
     explains the settings `without`, `options` and `effort`.
 
     `limits`: the limits on the time and memory of compilations. The limits were in force when the program was made.
-    `start`: the first stage of a program that was read from the text of a stage. For other programs, `start` is None.
+    `start`: the first stage of a program that `mt.load` made from the text of this stage. For other programs, `start`
+        is None.
     `against`: the program with which `check` compares this program. None if the user gave no program to compare with.
     `watched`: the functions and constants that the program's Python function uses, with their values at the
         compilation.
@@ -72,7 +74,7 @@ class BaseProgram:
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """The name of each parameter and its type as written; "" for a parameter without annotation."""
+        """The name and the annotation of each parameter. The annotation is "" if the parameter has none."""
         return tuple((p.name, printable(p.annotation.span.text) if p.annotation else "") for p in self.function.params)
 
     # ---- for any sizes ---------------------------------------------------------------
@@ -98,7 +100,7 @@ class BaseProgram:
     # ---- for one call ----------------------------------------------------------------
 
     def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
-        """Returns the checked call of the program with the given arguments."""
+        """Checks the arguments of a call, and returns the call."""
         self.refresh()
         # Parameters without annotation get the array's type with sizes named `n0`, `n1`, ..., so that calls share one
         # graph. A call that does not fit raises CompileError MT03xx.

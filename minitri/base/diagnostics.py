@@ -45,9 +45,9 @@ class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
     `edits`: the replacements in the source text that correct the mistake.
-    `notes`: further facts, such as the call that led to the error. Each fact is one line of the message.
-    `others`: the other errors of the program, in the order of their positions. Errors that another error causes are
-        left out.
+    `notes`: further facts, such as the call that led to the error. Each note is one line of the error message.
+    `others`: the other errors of the program, in the order of their positions. An error that follows from another error
+        is not in `others`.
 
     The error code chooses the subclass, so that `CompileError("MT0203", …)` makes a `CompileValueError`, which is also
     a Python `ValueError`. The column `python` of error_codes.toml names the subclass of CompileError for each error
@@ -122,7 +122,7 @@ class CompileError(Exception):
 
     def guess(self, span: Span, question: str) -> Self:
         """Adds a question, such as "did you mean `f`?", to the error as its help text. Also adds a correction that
-        replaces the text at `span` by f.
+        replaces the text at `span` by the first name in the question.
 
         If `question` is "", the function does not change the error.
         """
@@ -174,7 +174,7 @@ class ShapeWarning(UserWarning):
 class BrokenRule(ValueError):
     """The error that a verifier raises when an intermediate representation (IR) breaks a rule.
 
-    `spans` are the source ranges that the faulty operation comes from.
+    `spans`: the ranges of the source text from which the compiler made the faulty operation.
     """
 
     def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:
@@ -188,7 +188,8 @@ class BrokenRule(ValueError):
 def render(error: CompileError, width: int = 100) -> str:
     """Returns one error as plain text, with the source line and a caret line under the span.
 
-    `width`: how many columns of the source line are shown. A longer line is cut around the caret.
+    `width`: how many columns of the source line are shown. If a source line has more than `width` columns, only the
+        part around the caret is shown.
     """
     out = [f"error[{error.code}]: {error.message}"]
     if error.span is not None:
@@ -262,7 +263,9 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 
 
 def _window(text: str, column: int, limit: int) -> tuple[str, int]:
-    """Cuts a line to `limit` characters around a column, and returns the column's new position too."""
+    """Returns at most `limit` characters of a line, around a column, and the position of this column in the returned
+    text.
+    """
     if len(text) <= limit:
         return text, column
     start = max(0, column - 1 - limit // 3)

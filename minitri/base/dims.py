@@ -83,7 +83,7 @@ class Dim:
 
     @property
     def constant(self) -> int | None:
-        """The value of a polynomial that has no symbols. None for other polynomials."""
+        """The value of a polynomial without symbols, or None if the polynomial has symbols."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
@@ -267,7 +267,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """Returns an integer expression as text; a text such as `n + 1` gets brackets."""
+    """Returns an integer expression as text, with brackets around an expression such as `n + 1`."""
     # a name, a number >= 0 or a call such as `max(a, b)` needs no brackets
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
@@ -332,9 +332,10 @@ class Remainder(Division):
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Divides the polynomial a by the polynomial b: returns a quotient w and a rest r with a == w * b + r.
 
-    If b has one term, the terms of a are divided by b one by one. The terms that b does not divide go into the rest.
-    For example, `4*M + i` divided by 4 has the quotient M and the rest i. For a sum b of several terms, the quotient is
-    1 if a == b, and otherwise 0.
+    If b has one term, each term of the polynomial a is divided by b. A term that is not a multiple of b goes into the
+    rest. If this term and b are numbers, only the remainder goes into the rest, such as 3 for 7 and 4. For example,
+    `4*M + i` divided by 4 has the quotient M and the rest i. For a sum b of several terms, the quotient is 1 if a == b,
+    and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)

@@ -5,10 +5,10 @@
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
 A fact is an expression that is known to be >= 0, with a reason. The goal is an expression, and a proof shows that the
-goal is >= 0. The function `prove` takes a goal and facts. It returns a `Proof`, or None if it finds no proof. The one
-idea: a proof is an equation between a multiple of the goal and a sum of facts, each multiplied by a factor >= 0. The
-left side of the equation is scale * goal + room. Here `scale` is a positive integer, and `room` is an integer from 0 to
-scale - 1.
+goal is >= 0. The function `prove` takes a goal and facts. `prove` returns a `Proof`, or None if the search finds no
+proof. The one idea: a proof is an equation between a multiple of the goal and a sum of facts, each multiplied by a
+factor >= 0. The left side of the equation is scale * goal + room. Here `scale` is a positive integer, and `room` is an
+integer from 0 to scale - 1.
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
@@ -50,8 +50,8 @@ SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
 class Fact(Record):
-    """The fact that the expression `expr` is >= 0. The text `because` is the reason. If the fact follows from other
-    facts, `proof` is the derivation.
+    """The fact that the expression `expr` is >= 0. The text `because` says why `expr` is >= 0. If the fact follows from
+    other facts, `proof` is the derivation.
     """
 
     expr: Dim
@@ -75,8 +75,9 @@ class Proof(Record):
     `steps`: the products that add up to scale * goal + room (see the fields `scale` and `room`). The module's docstring
         explains this equation.
     `wider`: for a positive integer n, a proof that n * goal + n - 1 >= 0. An integer goal is >= 0 if n * goal + n - 1
-        >= 0. The field `divisor` is the fact n - 1 >= 0.
-    `cases`: two proofs of the goal. Each assumes one of the two values that the maximum or minimum `atom` can have.
+        >= 0. The field `divisor` stores the fact that n - 1 is >= 0.
+    `cases`: two proofs of the goal. Each of the two proofs assumes one of the two values that the maximum or minimum
+        `atom` can have.
     `never`: a proof that the facts imply -1 >= 0. The facts then contradict each other, so they imply every goal.
     """
 
@@ -91,7 +92,9 @@ class Proof(Record):
     never: Proof | None = None
 
     def facts(self) -> Iterator[Fact]:
-        """Yields the facts that the proof uses. For a fact with a proof of its own, yields the facts of this proof."""
+        """Yields the facts that the proof uses. Instead of a fact that has its own proof, yields the facts that this
+        proof uses.
+        """
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *self.cases):
@@ -270,7 +273,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Finds factors >= 0 by which facts can be multiplied in a proof, as pairs (factor, fact)."""
+    """Returns pairs (factor, fact) with factors >= 0: a proof may multiply the fact by the factor."""
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}
     for m in sorted(wanted, key=str):

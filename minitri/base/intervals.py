@@ -2,10 +2,10 @@
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-The function `bounds` takes a symbolic integer (`Dim`) and the ranges of its axes. It returns the least and the greatest
-value that the integer can have. Both values are `Dim`s that contain only sizes. If `bounds` does not find the least or
-the greatest value, it returns None. The function `simplify` returns a simpler `Dim` that has the same values for all
-axes in their ranges. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the
+The function `bounds` takes a symbolic integer (`Dim`) and the ranges of its axes. `bounds` returns the least and the
+greatest value that the integer can have, as `Dim`s that contain only sizes. If `bounds` does not find the least or the
+greatest value, it returns None. The function `simplify` returns a simpler `Dim` that has the same values for all axes
+in their ranges. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, the
 extreme values are at the ends of the axis's range.
 
 The file inequalities.py, not this module, proves inequalities from several conditions.
@@ -53,7 +53,7 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders by new axes; returns the expression and the ranges of axes."""
+    """Replaces quotients and remainders by new axes; returns the new expression and all known ranges of axes."""
     fresh: dict[Symbol, Range] = {}
 
     def atom(a: Atom) -> Dim:
@@ -160,7 +160,7 @@ def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
 
 
 def _units(x: Dim, y: Dim) -> list[Dim]:
-    """Returns common factors to cancel in `x // y`, such as 4 in `(4*i + j) // 64`."""
+    """Returns common divisors of `y` and a term of `x`, such as 4 for x = 4*i + j and y = 64."""
     if len(y.terms) != 1:
         return []
     ((divisor, k),) = y.terms

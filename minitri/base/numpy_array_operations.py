@@ -6,7 +6,7 @@
 An evaluator runs the minitri program of one compiler stage in numpy. All evaluators use the functions of this file. The
 file minitri/base/operators.py has the tables of reductions and of elementwise operators. Arrays in this file have
 compute dtypes (the dtypes of arithmetic in kernels). For example, the compute dtype of f16 is f32. Only a cast can
-return an array of f16 or bf16. The evaluators switch numpy's warnings of overflow and of division by zero off.
+return an array of f16 or bf16. The evaluators switch off numpy's warnings of overflow and of division by zero.
 """
 
 from collections.abc import Sequence
@@ -76,9 +76,9 @@ def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:
     """Returns the index of the largest (argmax) or smallest (argmin) element along an axis. The result keeps the axis,
     with length 1.
 
-    For each element of `x`, the array `index` contains the index to return. The indices need not be in ascending order.
-    If several elements are the largest, the result is the smallest of their indices. A NaN counts as the largest
-    element for argmax, and as the smallest element for argmin.
+    The array `index` contains the index of each element of `x`. The indices need not be in ascending order. If several
+    elements are the largest, the result is the smallest of their indices. A NaN counts as the largest element for
+    argmax, and as the smallest element for argmin.
     """
     return np.where(_best(row, x, axis), index, np.iinfo(index.dtype).max).min(axis, keepdims=True)
 

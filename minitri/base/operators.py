@@ -83,8 +83,8 @@ class Operator(Record):
         result is `out`, and the gradient of the result is `g`. "" means that the derivative is zero or does not exist.
     `cost`: "cheap": the operator takes one or two instructions. "special": the operator is slow, or the
         special-function unit computes it.
-    `relaxed`: a shorter Triton template for f32 with a relative error of about 2**-18. The shorter template serves
-        kernels that round their results to 16 bits (minitri/optimize/fast_math/relax.py).
+    `relaxed`: a Triton template for f32 that is faster than `triton`, with a relative error of about 2**-18. Kernels
+        that round their results to 16 bits may use the template `relaxed` (minitri/optimize/fast_math/relax.py).
     """
 
     name: str
@@ -104,7 +104,7 @@ class Operator(Record):
     relaxed: str = ""
 
     def operand_dtype(self, promoted: DType) -> DType:
-        """Returns the dtype to which operands with the promoted dtype `promoted` are converted."""
+        """Returns the dtype to which the operator converts operands whose common dtype is `promoted`."""
         if self.operands == "bool":
             return bool_
         return f32 if self.operands == "float" and not promoted.is_float else promoted
@@ -177,7 +177,8 @@ Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 class Reduction(Record):
     """A reduction combines all elements along an axis into one element.
 
-    `name`: the name of the function in the language, such as "sum". The scan is called `cumulative_NAME`.
+    `name`: the name of the function in the language, such as "sum". The name of the scan is "cumulative_" plus `name`,
+        such as "cumulative_sum".
     `ufunc`: the numpy function that reduces two elements to one. The function is associative and commutative.
     `neutral`: a number that does not change the result, such as 0 for a sum. "lowest" and "highest" stand for the least
         and the greatest value of the dtype.

@@ -1,9 +1,9 @@
 """Reports what the compiler's passes do: prints log lines, and records which rewrite rules are applied.
 
 The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic. The
-topics are:
+name of a pass is a topic, whose log lines show the text of the minitri program after this pass. The name of a compiler
+stage is a topic, whose log lines show the text of this stage. The other topics are:
 
-The name of a pass: the text of the minitri program after this pass. The name of a stage: the text of this stage.
 `fusion`: the list of fusion decisions.
 `autotune`: the table of measurements, and the options that were chosen.
 `cache`: the cache entries that the compiler found on disk.
@@ -14,8 +14,8 @@ reported once, with a list of the known topics.
     with recorded() as firings:
         simplify(graph)             a `Firing` for each rule that was applied
 
-A pass calls the function `fired` each time it applies a rule. Outside of a `with recorded()` block, `fired` does
-nothing.
+A pass calls the function `fired` each time the pass applies a rewrite rule. Outside of a `with recorded()` block,
+`fired` does nothing.
 """
 
 import os

@@ -7,9 +7,8 @@ a map from monomials, such as x*y, to coefficients. `combine` returns a weight >
 that the weighted sum equals the target. `combine` returns None if no weights produce the target. The one idea: for each
 monomial, an artificial variable is the difference between the monomial's coefficients in the target and in the weighted
 sum. The simplex algorithm starts with all weights equal to 0, and changes the weights until all artificial variables
-are 0. In each step, the simplex algorithm looks for a column that brings the weighted sum closer to the target. It
-increases the weight of the first such column. The rule to take the first possible column (Bland's rule) guarantees that
-the simplex algorithm ends.
+are 0. In each step, the simplex algorithm increases the weight of the first column that brings the weighted sum closer
+to the target. The rule to take the first possible column (Bland's rule) guarantees that the simplex algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence

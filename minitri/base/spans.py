@@ -37,7 +37,8 @@ class Span(Record):
     """The characters from `start` up to `end` (exclusive) of a source.
 
     `node` is the number of the graph node that the compiler made from these characters (see `Graph.numbered`).
-    Operations of later IRs store spans, so the graph node of each operation is known.
+    Operations of kernels and tile programs store spans, and the field `node` of a span names the graph node that the
+    operation comes from.
     """
 
     source: Source

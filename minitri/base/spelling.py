@@ -1,11 +1,11 @@
 """Suggestions for a misspelt name.
 
-The function `nearest` takes an unknown name and the known names. It returns a list of similar known names, the best
-first. If no known name is similar, `nearest` returns an empty list. The one idea is an edit distance in which likely
-typing errors cost less. The edit distance counts letters that are missing, added, replaced or swapped with their
-neighbour. A likely typing error adds less than 1 to the edit distance: a neighbouring key, a doubled letter, swapped
-letters or a change of case. A rare typing error, such as the letter of a distant key instead of the right letter, adds
-1 to the edit distance.
+The function `nearest` takes an unknown name and the known names. `nearest` returns a list of similar known names, the
+most similar name first. If no known name is similar, `nearest` returns an empty list. The one idea is an edit distance
+in which likely typing errors cost less than rare typing errors. The edit distance counts letters that are missing,
+added, replaced or swapped with their neighbour. A likely typing error adds less than 1 to the edit distance: a
+neighbouring key, a doubled letter, swapped letters or a change of case. A rare typing error, such as the letter of a
+distant key instead of the right letter, adds 1 to the edit distance.
 """
 
 from collections.abc import Iterable

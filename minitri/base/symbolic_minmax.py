@@ -148,7 +148,7 @@ class Ramps(Record):
 
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
         """Writes the piecewise linear function as f(n), where n is a sum of sizes, such as `M + N`. Returns n, f and
-        `corners`, a set of integers. The slope of max(f(n), 0) can change only at these integers. Returns None if the
+        the set `corners`. The slope of max(f(n), 0) can change only at the integers in `corners`. Returns None if the
         piecewise linear function depends on two or more different sums of sizes, such as `M` and `M + N`.
 
         The set `corners` contains the integers at which the slope of f changes, and the integers next to the zeros of
@@ -196,7 +196,7 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns for each symbolic size, such as `N`, the smallest value at which no axis is empty."""
+    """Returns for each symbolic size, such as `N`, the smallest value for which no axis length in `extents` is 0."""
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
         # Values that `allows` rejects are skipped.
@@ -206,7 +206,7 @@ def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
 
 
 def _least(extent: Dim) -> tuple[Symbol, int] | None:
-    """Returns a size and the least value that makes an axis length positive: (N, 3) for `N - 2`."""
+    """Returns a size and its least value for which an axis length is positive: (N, 3) for the length `N - 2`."""
     # None: the length depends on several sizes, or is always 0.
     found = _ramps(extent).of_one_sum()
     if found is None or not isinstance(symbol := found[0].atom, Symbol) or symbol.kind != "size":

@@ -89,8 +89,7 @@ def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType
 def show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *_: Any, **__: Any) -> list[str]:
     """Prints the lines of an error in IPython, and returns them for the notebook.
 
-    The printed lines do not quote the caller's code, because the notebook shows the cell that raised the error next to
-    the lines.
+    The printed lines do not quote the caller's code, because the notebook already shows the cell with this code.
     """
     shown = lines(error, None)
     shell._showtraceback(kind, error, shown)

@@ -1,4 +1,4 @@
-"""Measures the effect of each optimisation: runs the cases of the benchmark with this one optimisation left out.
+"""Measures the effect of each optimisation: runs the cases of the benchmark without this optimisation.
 
     minitri bench --ablate --json ablation.json
 
@@ -146,7 +146,7 @@ def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any])
     """Returns a dict of compiled versions of a case. One version has all optimisations, and each other version lacks
     one optimisation.
 
-    An optimisation is skipped if leaving it out does not change the generated code.
+    If the generated code is the same without an optimisation, the dict has no version for this optimisation.
     """
     whole = mt.compile(case.program)
     target = "cuda:90" if arrays[0].is_cuda else "interpreter"  # what a call with these arrays runs on

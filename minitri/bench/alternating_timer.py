@@ -12,10 +12,10 @@ returns the exception instead of a time.
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
 The calls of an implementation use the sets of inputs in a cycle: the first set follows the last set. The timer keeps
-each result in memory until the next call with the same set of inputs. Before a set of inputs is used again, the other
-sets have replaced it and its result in the L2 cache (measure_case.py). The timer does not clear the L2 cache by writing
-zeros to it, because the GPU would write the zeros back to memory during the call. Copying zeros from the cache to
-memory would slow down a kernel that mostly reads.
+each result in memory until the next call with the same set of inputs. Before a set of inputs is used again, calls with
+the other sets have pushed this set and its result out of the L2 cache (measure_case.py). The timer does not clear the
+L2 cache by writing zeros to it, because the GPU would write the zeros back to memory during the call. Copying zeros
+from the cache to memory would slow down a kernel that mostly reads.
 
 Before each call, the GPU waits in a loop ("spins"), without touching memory. While the GPU spins, the host queues the
 call, so the measured time of the call does not include the host's time. The file call_costs.py measures the host's time
@@ -63,10 +63,11 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float
     raised.
 
     All implementations are measured in the given order, and then once more in reverse order. The last implementation is
-    measured twice in succession. Its second measurement needs no warm-up. After an implementation has failed, it is not
-    measured again. Before each call, the GPU waits in a spin loop, which is equally long for all implementations.
-    Otherwise, the chip would compute faster for an implementation with longer rests between its calls. Before each
-    call, the GPU is kept busy at least as long as the CPU needs to queue a call of any implementation.
+    measured twice in succession, the second time without a warm-up. After an implementation has failed, it is not
+    measured again. Before each call, the GPU waits in a spin loop, which is equally long for all implementations. If
+    one implementation had longer pauses between its calls than the others, the chip would compute faster for this
+    implementation. Before each call, the GPU is kept busy at least as long as the CPU needs to queue a call of any
+    implementation.
     """
     finish_launchers()
     each = {name: _Peer(calls) for name, calls in peers.items()}
@@ -89,7 +90,7 @@ class _Peer:
         self.failed: Exception | None = None
 
     def find_spins(self) -> None:
-        """Finds how many spins keep the GPU busy until the host has queued the call."""
+        """Computes how many spins (waiting loops on the GPU) last until the host has queued a call."""
         whole, host = _call_seconds(self.calls)
         computing = 3 * (whole - host)  # how long the GPU still runs when the host has queued three calls
         self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)

@@ -45,7 +45,7 @@ class Input(NamedTuple):
     """An input array of a benchmark case, filled with random numbers.
 
     `below`: an upper bound: random integers are smaller than `below`. 0 for an array of random floats.
-    `signed`: whether random integers start at the negative of `below`. Otherwise they start at 0.
+    `signed`: whether random integers start at -`below` instead of 0.
     `positive`: whether random floats are uniformly distributed from 0 to 1. Without `positive`, random floats are
         normally distributed.
     `layout`: "transposed": the last two axes are exchanged in memory. "every other": the last axis has the stride 2.
@@ -67,14 +67,14 @@ class Case(NamedTuple):
 
     `eager`: the computation in torch, as several operations. `library` computes the same result with one function of
         torch.
-    `picks`: whether the program reads only as many elements of its first input as the output has.
+    `picks`: whether the program reads only some elements of its first input: as many elements as the output has.
     `flops`: the number of floating-point operations of matrix products. 0 for programs that mostly move memory.
     `kind`: the group of the case, such as "memory". The tables of the benchmark show a mean for each group of cases.
     `tf32`: whether torch may round the f32 factors of matrix products to TF32.
     `peers`: other implementations of the same computation, by name. All peers need a GPU.
     `tuned`: whether minitri and torch are also timed with block sizes chosen by measurement.
-    `beside`: other programs of the language, by name. The benchmark also times these programs. They compute other
-        results from the same inputs.
+    `beside`: programs of the language that compute other results from the same inputs, by name. The benchmark also
+        times the programs in `beside`.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the reference.
 
-The function `compare` takes a case and a clock (a function that times the calls of several implementations). It returns
-a `Row` with the time and error of each implementation. The `Row` also has the memory of a call of minitri, and the
-predicted bytes and operations. The file alternating_timer.py has the clock for a GPU. An error is |result - reference|
-/ |reference| in the 2-norm, where the reference is computed in f64. For a case without matrix products (`flops` is 0),
-the function `compare` also times a copy of memory.
+The function `compare` takes a case and a clock (a function that times the calls of several implementations). `compare`
+returns a `Row` with the time and error of each implementation. The `Row` also has the memory of a call of minitri, and
+the predicted bytes and operations. The file alternating_timer.py has the clock for a GPU. An error is |result -
+reference| / |reference| in the 2-norm, where the reference is computed in f64. For a case without matrix products
+(`flops` is 0), the function `compare` also times a copy of memory.
 
 The file result_tables.py makes the tables of measurements on a GPU.
 

@@ -208,8 +208,7 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """Returns the shape that the keys of an attention program must have. The argument `of` is the shape of the
-        queries, and the keys have the same shape.
+        """Returns `of`, the shape of the queries, because the keys of an attention program need the same shape.
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """

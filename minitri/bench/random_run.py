@@ -1,8 +1,8 @@
 """`minitri bench --random N`: measures random programs, and finds the smallest slow part of each slow program.
 
-The function `main` takes a `Session`, which has the number of programs, a seed and a dtype. It prints the distribution
-of the speedups over torch (result_tables.py). If the `Session` names a JSON file, `main` writes all measurements to
-this file, again after each program. The exit status is 0 if every result was right.
+The function `main` takes a `Session`, which has the number of programs, a seed and a dtype. `main` prints the
+distribution of the speedups over torch (result_tables.py). If the `Session` names a JSON file, `main` writes all
+measurements so far to this file after each program. The exit status is 0 if every result was right.
 
 torch.compile takes several seconds to compile a program. Because torch.compile is slow, worker processes (one for each
 processor core) compile a batch of programs before the batch is measured. After the compilation, the main process
@@ -53,7 +53,7 @@ class Session(NamedTuple):
     """The settings of a session, which measures random programs.
 
     `shrink`: a limit. If a program's ratio of times (result_tables.py) is below `shrink`, a search looks for its
-        smallest slow part. With 0, there is no search.
+        smallest slow part. If `shrink` is 0, there is no search.
     `budget`: the time limit in seconds. No program is started after the time limit.
     """
 
@@ -87,8 +87,8 @@ def main(session: Session) -> int:
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
     """Until the time is up, makes random programs, measures them, and reduces slow programs to small slow parts.
 
-    Returns two lists. The first has a `Row` for each measured program. The second has a `Row` for the smallest slow
-    part of each slow program.
+    Returns two lists. The first list has a `Row` for each measured program. The second list has a `Row` for the
+    smallest slow part of each slow program.
     """
     start, rows, shrunk = now(), list[Row](), list[Row]()
     facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}
@@ -121,11 +121,11 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
     """Finds the smallest slow part of a slow program, and returns the `Row` with the times of this part.
 
-    The loss is the time that minitri needs more than torch. The returned part causes at least half of the loss of the
-    whole program.
+    The loss of a program is minitri's time minus torch's time. The loss of the returned part is at least half of the
+    loss of the whole program.
 
-    `whole`: the measurements of the whole program. The function returns `whole` if no slow part causes half of the
-        loss.
+    `whole`: the measurements of the whole program. The function returns `whole` if no slow part has at least half of
+        the loss of the whole program.
     `bound`: a part is slow if torch's time divided by minitri's time is smaller than `bound`.
     """
     for length in range(1, len(program.statements)):

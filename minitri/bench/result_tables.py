@@ -49,7 +49,7 @@ class Row:
 
     `program`: the text of the program in the language.
     `within`: the largest relative error that a right result can have.
-    `judged`: whether the relative error says if a result is right. A result of NaN is wrong in any case.
+    `judged`: whether the relative error decides if a result counts as right. A result of NaN is wrong in any case.
     `floor`: the seconds that a memory copy takes if it moves as many bytes as the case.
     `copy_bytes_per_second`: the rate of a memory copy that was timed together with the implementations.
     `peak`: the bytes of memory that a call of minitri's program allocates.

@@ -5,10 +5,10 @@ minitri.
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
 
 The function `plot_file` reads the output of `bench --json`, and writes an SVG file. For each case, the left figure
-shows the operations per byte and the operations per second. The operations per byte are counted in the graph. Two lines
-in the left figure show the limits: the rate of a copy, and the rate of the fastest matrix product. The right figure
-shows the speedups of minitri over the best other implementation and over torch.compile. The figures need matplotlib,
-which is not installed with minitri.
+shows the operations per byte and the operations per second. Only operations and bytes that the computation needs are
+counted. Two lines in the left figure show the limits: the rate of a copy, and the rate of the fastest matrix product.
+The right figure shows the speedups of minitri over the best other implementation and over torch.compile. The figures
+need matplotlib, which is not installed with minitri.
 """
 
 import json

@@ -6,11 +6,11 @@ minitri's result was right in every case. If a path for JSON is given, `main` wr
 
 The file alternating_timer.py describes how calls are timed. Every implementation of a case runs in one process, on the
 same random inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by
-minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. In the column "of copy",
-the time of a copy of the same number of bytes is divided by minitri's time. For a matrix product, no copy is timed, so
-the column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, a memory copy is
-timed in the same measurement as the implementations. Another rate of a copy is measured once, before all cases, and is
-printed in the head of the table. All cases call torch.compile with dynamic=False. Square matrix products are also
+minitri's time. If `best/ours` is above 1, minitri is faster than all other implementations. The column "of copy" shows
+the time for copying as many bytes as the case moves, divided by minitri's time. For a matrix product, no copy is timed,
+so the column "of copy" shows minitri's rate in TFLOP/s instead. For each case without a matrix product, a memory copy
+is timed in the same measurement as the implementations. Another rate of a copy is measured once, before all cases, and
+is printed in the head of the table. All cases call torch.compile with dynamic=False. Square matrix products are also
 measured with tuning: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
 (runtime/schedule_search.py). With `--tune`, all programs are also timed with schedules that were chosen by measuring.
 
@@ -46,8 +46,8 @@ def main(
     """Runs the benchmark, prints its tables and returns the exit status.
 
     `tune`: whether every program also runs with measured schedules.
-    `calls`: whether to measure the host time of a call, and the time to a first result. Both times are also measured if
-        `names` is empty.
+    `calls`: whether to measure the host time of a call, and the time to a first result. On a GPU, both times are
+        also measured if `names` is empty.
     `ablate`: whether to run minitri alone, with one optimisation left out each time (ablation.py).
     """
     with_gpu = torch.cuda.is_available()
@@ -110,6 +110,8 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
 
 
 def copy_of_memory() -> Run:
-    """Returns a function that copies `COPY_BYTES` bytes on the GPU. No cache holds as many bytes."""
+    """Returns a function that copies `COPY_BYTES` bytes on the GPU. A copy of `COPY_BYTES` bytes does not fit into the
+    caches of the GPU.
+    """
     source = torch.empty(COPY_BYTES, dtype=torch.int8, device="cuda").fill_(1)
     return partial(torch.empty_like(source).copy_, source)
