@@ -41,7 +41,7 @@ class Row(Record):
     """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
     `state`: the state of the part: "ok", "old", "missing" or "broken".
-    `essential`: whether minitri needs the part to run at all. If an essential part is not ok, the exit code of `doctor`
+    `essential`: true if minitri cannot run without the part. If an essential part is not ok, the exit code of `doctor`
         is 1.
     """
 

@@ -16,8 +16,8 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
 of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
-constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Launches
-whose checks give different answers run different compiled versions of the kernel.
+constants, the launch also checks which strides are multiples of 16. A launch also checks which sizes of the call are
+multiples of 16. Launches whose checks give different answers run different compiled versions of the kernel.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

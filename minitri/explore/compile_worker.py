@@ -97,7 +97,7 @@ def _document(module: ast.Module, r: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the names of the dimensions and integer parameters whose numbers a request can choose."""
+    """Returns the kind ("size", "axes" or "int") of each dimension or parameter whose value a request can choose."""
     function = {f.name: f for f in module.functions}.get(r["entry"], module.functions[-1])
     # A request gives sizes to dimensions and packs (such as `*B`), and values to parameters that are numbers.
     sizes = {n: "size" if isinstance(s, Dim) else "axes" for n, s in sizes_of(function, {}).items()}

@@ -20,8 +20,8 @@ A page also shows the command that makes the same page again. Usually this is a 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
 The command is a line of Python if the program comes from neither a file nor an expression. If the caller gave options
-for schedules, the command is a line of Python too. The command also says which second program the page shows, and which
-panes are open.
+for schedules, the command is a line of Python too. If the page compares two programs, the command also has the settings
+of the second program. The command also says which panes are open.
 """
 
 import re
@@ -165,7 +165,7 @@ def utf16_size(text: str) -> int:
 
 
 def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:
-    """For each function that contains a span, returns a tuple: the source text, and the start and end of the
+    """For each function that contains one of the spans, returns a tuple: the source text, and the start and end of the
     function.
     """
     starts = [m.start() for m in re.finditer(r"^def ", source.text, re.MULTILINE)]

@@ -70,7 +70,7 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs each tile program on small arrays: once with all masks, and then once without each single mask."""
+    """Runs each tile program on small arrays: once with all masks, and then once for each mask, without this mask."""
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan

@@ -1,7 +1,8 @@
 """Draws plans of kernels: the plan that fusion chose, and plans with less fusion.
 
-A drawing shows the arrays between the kernels, and the bytes that kernels read and write. A `Trace` is a compilation
-with the graph nodes of each line (provenance.py). The function `plans` takes a `Trace`. The result is plain data:
+A drawing shows the kernels, the arrays that kernels access, and how many bytes of each array a kernel reads or writes.
+A `Trace` is a compilation with the graph nodes of each line (provenance.py). The function `plans` takes a `Trace`. The
+result is plain data:
 
     {assumed, plans, decisions}
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
@@ -64,7 +65,9 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """Appends plans that each store one fused value in memory, and returns the index of the plan for each value."""
+        """Appends plans to the list `plans`, each with one fused value stored in memory instead, and returns the index
+        of each value's plan.
+        """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
         outputs, nodes = set(self.graph.outputs), self.graph.nodes()

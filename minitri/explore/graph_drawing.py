@@ -8,8 +8,8 @@ a drawing of the graph, as plain data.
 In a graph of more than `LARGE` nodes, nodes are grouped by the library call or the source line that they come from. In
 the first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
 nodes, a second view shows all nodes. For each group of at most `MOST` nodes, another view shows the nodes of this
-group. Each other group is drawn as one box. For a small graph, the only view (drawing) shows all nodes. The page
-switches between the views, and computes no layout.
+group. In this view, each other group is drawn as one box. For a small graph, the only view (drawing) shows all nodes.
+The page switches between the views, and computes no layout.
 
 A constant has no box: the value of the constant is part of the label of each box that uses the constant.
 
@@ -150,7 +150,7 @@ def _function(span: Span) -> str:
 
 
 def _literal(node: Node) -> str:
-    """Returns the value of a constant as text, also for a constant that is reshaped or broadcast."""
+    """Returns the value of a constant as text, also for a view of a constant, such as a broadcast constant."""
     constant = viewed(node)
     return format_number(constant.value) if isinstance(constant, Const) else ""  # "" for a node of another kind
 

@@ -9,8 +9,8 @@ headers Host and Origin, the token, the body, and the number of requests:
 `Host`: the header must be a name of this server, because an attacker can make other host names lead to this machine.
 `Origin`: if a request has this header, it must name this server.
 Token: the path of the page contains a secret of this user.
-Body: a POST request must contain JSON, because an HTML form on another page cannot send JSON. A header must say that
-    the body is small.
+Body: the content type of a POST request must be JSON, because an HTML form on another page cannot send this type. The
+    header Content-Length must say that the body has at most `LARGEST` bytes.
 Number of requests: there are limits for the requests per second and for the open connections.
 
 The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748

@@ -70,7 +70,8 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
     """Returns the graph nodes of each line of a stage. A `Row` has the facts about one line.
 
-    A line that computes only an address or a mask gets the nodes of the lines that use the result.
+    Some lines compute no graph node, but an address, a mask or a constant. Such a line gets the nodes of the lines that
+    use its result.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}

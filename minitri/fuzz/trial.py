@@ -4,7 +4,7 @@ The function `trial` takes a seed. The returned `Outcome` says how many comparis
 the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked in two
 ways:
 
-`check`: compares every pass and stage with the reference, for several ways to compile the program
+`check`: compares every pass and stage with the reference, for several variants of the compilation
     (minitri/trust/check_passes.py).
 `relations`: compares the program with changed programs that must compute the same result
     (minitri/testing/equivalent_programs.py).
