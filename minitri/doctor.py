@@ -41,8 +41,8 @@ class Row(Record):
     """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
     `state`: the state of the part: "ok", "old", "missing" or "broken".
-    `essential`: whether minitri cannot run at all without the part. If an essential part is not ok, the exit code of
-        `doctor` is 1.
+    `essential`: true if minitri cannot run without the part. If an essential part is not ok, the exit code of `doctor`
+        is 1.
     """
 
     name: str
@@ -134,8 +134,8 @@ def probe(script: str) -> dict[str, Any]:
 
     The child process imports modules from the same folders as this process.
 
-    If the script fails or takes longer than `TIME_LIMIT`, the result is {"problem": the last line of its error
-    message}.
+    If the script fails, the result is {"problem": the last line of the script's error message}. The result also has the
+    key "problem" if the script takes longer than `TIME_LIMIT`.
     """
     command = [sys.executable, "-P", "-c", f"{script}\nimport json\nprint(json.dumps(found))"]
     try:

@@ -4,22 +4,20 @@ The function `explain` takes a compilation, and returns the text of the page. Fo
 schedule and the bytes that the kernel reads and writes. For each access to memory, the page has the proof that the
 access stays in bounds. For each bounds check, the page says what would go wrong without the check. The page also has
 the proof that each element of an output is written once (minitri/trust/memory_proofs.py). The page shows the bytes and
-operations that the program needs. It also shows the least time in which the target's chip can do this work
-(minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: a list of the nodes that were fused
-or not fused, each with the rule that decided. The ledger of fusion also says how many bytes of memory traffic fusion
-saves.
+operations that the program needs. The page also shows a lower bound of the program's time on the target's chip
+(minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: each row says whether a node was
+fused, and which rule decided. The ledger of fusion also says how many bytes of memory traffic fusion saves.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
     x, out: 16 bytes at a time
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
-A warp reads fastest if each thread reads 16 bytes at once, and their address is a multiple of 16
+A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/predicted_access_width.py). A launch checks whether each array begins at a multiple of 16 bytes. The strides
 of an array determine whether its rows begin at multiples of 16 bytes. If the strides are arguments of the kernel, not
-constants, the launch checks the strides too. A launch also checks which sizes of the call are multiples of 16. Each
-check of a launch asks whether a number is a multiple of 16. Launches whose checks give different answers run different
-compiled versions of the kernel.
+constants, the launch also checks which strides are multiples of 16. A launch also checks which sizes of the call are
+multiples of 16. Launches whose checks give different answers run different compiled versions of the kernel.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -98,7 +96,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: Traffic | None, arra
 
 
 def _left_out(program: Program) -> Iterator[str]:
-    """Yields lines about loops that skip blocks or bounds checks, and why this is correct."""
+    """For each loop that skips blocks or bounds checks, yields lines that say why the result stays right."""
     for loop in (loop for loop in program.loops if loop.because):
         extent = program.axis(loop.axes[0]).extent
         first, last = (d if e is None else e for e, d in ((loop.first, 0), (loop.last, extent)))
@@ -124,7 +122,9 @@ def _claim(v: Verdict) -> str:
 
 
 def _parts(compiled: Compilation) -> Iterator[str]:
-    """Yields a table of operations that are split into parts, with the number and length of the parts."""
+    """Yields a table of the operations that the kernels compute in parts, with the number and the length of the
+    parts.
+    """
     if compiled.context.start is not None:
         return
     # splitting makes more grid programs, which a GPU can run at the same time
@@ -175,7 +175,8 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 
 
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
-    """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
+    """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why the number is
+    not larger.
 
     For an array with several accesses, the phrase describes the access that moves the fewest bytes at once. The
     argument `odd` contains the names of the arrays whose address is not a multiple of 16 bytes.

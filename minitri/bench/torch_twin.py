@@ -7,8 +7,9 @@ torch.sum(scope["x"], dim=0)`.
 
 Eager torch and torch.compile run the Python function that torch_twin.py makes. If the arrays are f64, the results of
 the Python function are the reference for all implementations. For f64 arrays, the Python function replaces every
-conversion to another float dtype by a conversion to f64. The reference is therefore not rounded. The one idea: most
-functions of the language have the same name in torch. The tables `NAMES` and `FUNCTIONS` list the exceptions.
+conversion to another float dtype by a conversion to f64. Therefore no value of the reference is rounded to a float
+dtype with fewer bits than f64. The one idea: most functions of the language have the same name in torch. The tables
+`NAMES` and `FUNCTIONS` list the exceptions.
 
 The function `torch_twin` supports all functions that programs of the benchmark use, but not the whole language.
 `torch_twin` does not support a function that calls another function of the module.
@@ -112,7 +113,7 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
 def _applied(
     function: Callable[..., Any], args: Sequence[ast.Node | None], keywords: Sequence[tuple[str, ast.Node]] = ()
 ) -> Callable[[Scope], Any]:
-    """Returns a function that calls `function` with the evaluated arguments."""
+    """Returns a closure that evaluates the argument expressions, and calls `function` with the values."""
     parts = [_closure(a) for a in args]
     named = {KEYWORDS.get(k, k): _closure(v) for k, v in keywords}
     return lambda scope: function(*[p(scope) for p in parts], **{k: v(scope) for k, v in named.items()})

@@ -7,9 +7,9 @@
     ok: every pass is within its bound at 2 choices of sizes
 
 Most of the checked sizes are no multiples of block sizes, and some of them are 0 or 1. The command prints a line for
-each choice of sizes, and a last line that says whether the check passed. When a result is wrong for the first time, the
-command also prints a table of all passes for these sizes. With `--verbose`, the command prints this table for every
-choice of sizes that the program accepts. The exit code is 1 if a pass is wrong.
+each choice of sizes, and a last line that says whether the check passed. At the first choice of sizes with a wrong
+result, the command also prints a table of all passes. With `--verbose`, the command prints this table for every choice
+of sizes that the program accepts. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,10 +57,10 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text such as "error 1e-07, allowed 3e-06". Both numbers come from the row of the report that has the
-    largest error relative to the allowed error.
+    """Returns a text such as "error 1e-07, allowed 3e-06". Both numbers come from one row of the report: the row in
+    which the error is largest, relative to the allowed error.
 
-    In `report`, the result of every pass must be right.
+    The argument `report` must be a report in which no pass is wrong.
     """
     worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
     return f"error {worst.max_error:.2g}, allowed {worst.bound:.2g}" if worst.bound else "no error"
@@ -78,7 +78,9 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
 
 
 def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:
-    """Returns the report of a check with random arrays, or the error for unsuitable sizes."""
+    """Returns the report of a check with random arrays, or the CompileError if the program does not accept the
+    sizes.
+    """
     try:
         return program.check(*make_inputs(program.function, given, sizes, seed).arrays)
     except CompileError as error:

@@ -66,7 +66,9 @@ def compile(
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
-    """Returns the texts of all available stages, and the first error or None."""
+    """Returns the texts of the available stages, and the error of the first unavailable stage (None if all are
+    available).
+    """
     texts: dict[str, str] = {}
     missing: CompileError | None = None
     for stage in terminal.track("compile", stages):
@@ -259,8 +261,8 @@ def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Runs `minitri fuzz`: checks random programs until `budget` seconds have passed, or until the number of checked
-    programs is `programs`.
+    """Runs `minitri fuzz`: checks random programs for `budget` seconds. If `programs` is given, the command stops after
+    this number of programs, even if time is left.
 
     If `replay` names a file that an earlier run wrote, only the program in this file is checked again.
 

@@ -1,9 +1,9 @@
 """`minitri demo`: prints a few lines of every stage of a program, and checks a run of the program.
 
 The function `demo` takes the path of a .mt file (a minitri program), such as examples/linear.mt, and prints to stdout.
-The demo chooses one node of the graph, such as a matrix product. For each stage, the demo shows at most two lines of
-the chosen node. The module minitri/explore/provenance.py finds the lines that belong to a node of the graph. After the
-last stage, the demo prints the command that shows a whole stage.
+The demo chooses one node of the graph, such as a matrix product. For each stage, the demo shows at most two lines that
+compute the chosen node. The module minitri/explore/provenance.py finds the lines that belong to a node of the graph.
+After the last stage, the demo prints the command that shows a whole stage.
 """
 
 import re
@@ -47,7 +47,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Yields a title for a stage and at most `LINES` lines that compute one node."""
+    """Yields the title of a stage, and at most `LINES` lines of the stage that compute a given node."""
     try:
         stage = trace[name]
     except StageUnavailable as error:

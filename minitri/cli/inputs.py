@@ -9,7 +9,7 @@ returns one array or number for each parameter of the function, and the sizes of
 `randn`: random floats with a normal distribution.
 `randint:100`: random integers from 0 to 99.
 `randint:-5:5`: random integers from -5 to 4.
-`3.5`: this number. An array parameter gets an array whose elements all are 3.5.
+`3.5`: this number. The value 3.5 for an array parameter makes an array in which every element is 3.5.
 `random`: `randn` for floats, small random numbers for integers, and random booleans. `random` is the default.
 
 The size of a dimension comes from the option -D if given, else from the shape of an array in a file, else from
@@ -112,7 +112,7 @@ def missing_sizes(
     """Returns sizes for the dimensions that have no size in `known`.
 
     Each dimension without a size in the dict `known` takes the next number from the list `sizes`. A pack is a name such
-    as `*B` for several axes. A name such as `*B` gets the tuple `axes` as its sizes, unless `known` has its sizes.
+    as `*B` for several axes. A pack without sizes in `known` gets the tuple `axes` as the sizes of its axes.
     """
     numbers, declared = cycle(sizes), sizes_of(function, {}).items()
     return {n: axes if isinstance(size, tuple) else next(numbers) for n, size in declared if n not in known}

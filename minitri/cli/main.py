@@ -95,7 +95,7 @@ FILE = ProgramFile(exists=True, dir_okay=False, allow_dash=True)
 
 
 def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Stores the value of the option --color in click's context, where click and terminal.py look it up."""
+    """Stores the value of the option --color in click's context, from which click and terminal.py read the value."""
     if value is not None:
         ctx.color = {"always": True, "never": False}.get(value)
 

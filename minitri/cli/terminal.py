@@ -13,11 +13,11 @@ Every command ends with one of these exit codes:
 `130`: the user interrupted the command.
 
 The one idea: the function `reported` turns every exception of a command into a message and an exit code, so no command
-shows a traceback. Colour, the pager and the progress bar are meant for a terminal, and are left out in a pipe. The
-option `--color` decides whether text is coloured. Without the option `--color`, the environment variables NO_COLOR and
-FORCE_COLOR decide. By default, a command colours text only for a terminal. The libraries rich and pygments take long to
-import, so they are imported only when they are used. Other files split a text into tokens (lexers.py), read the command
-line (main.py), and run the commands (command_functions.py).
+shows a traceback. A command uses the pager and the progress bar only on a terminal. The option `--color` decides
+whether text is coloured. Without the option `--color`, the environment variables NO_COLOR and FORCE_COLOR decide. By
+default, a command colours text only for a terminal. The libraries rich and pygments take long to import, so they are
+imported only when they are used. Other files split a text into tokens (lexers.py), read the command line (main.py), and
+run the commands (command_functions.py).
 """
 
 import errno

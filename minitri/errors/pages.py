@@ -5,8 +5,8 @@ corrected program.
 
 The function `as_text` takes an error code and its `Page`. It returns the page as text for a terminal. The script
 tests/reference.py writes all pages to docs/reference/errors.md. The file pages.toml has the texts and the programs of
-the pages. The one idea: the error message on a page is always up to date, because making the page compiles the wrong
-program.
+the pages. The one idea: the error message on a page is always up to date. Whenever the page is made, minitri compiles
+the program with the mistake, and shows the error.
 """
 
 import json
@@ -35,15 +35,17 @@ WIDTH = 88
 
 
 class Example(Record):
-    """An example program on the page of an error code. The example can also call or lower the program.
+    """An example program on the page of an error code. The example can also call the program, or the method `lower` of
+    the program.
 
-    `text`: the text of the program: an expression, a module, or the stage that `reads` names.
+    `text`: the text of the program, usually an expression or a module. If `reads` is the name of a stage, `text` is the
+        text of this stage.
     `types`: the types of an expression's parameters. If the type of a parameter is None, the call's argument decides
         the type.
     `call`: the types of the arguments of a call. If `call` is None, the program is not called. The type "f32[3]" stands
         for an array of zeros, and "list" stands for a list of numbers.
-    `lower`: keyword arguments for the method `lower`. None if `lower` is not called. The example reads the stage
-        `stage` of the lowered program.
+    `lower`: keyword arguments for the method `lower`. None if `lower` is not called. After the call of `lower`, the
+        example reads the stage that the field `stage` names.
     `options`: the keyword arguments of the program's `Options`.
     `limits`: the limits for compiling the program, as keyword arguments of `mt.limits`.
     """
@@ -128,7 +130,7 @@ class Page(Record):
     `meaning`: the meaning of the error code, in a few sentences.
     `advice`: advice on how to correct the program.
     `related`: the error codes of similar mistakes.
-    `wrong`: a program that causes the error. None if no program causes the error, but only a bug or an edited stage.
+    `wrong`: a program that causes the error. None if only a bug of minitri or an edited stage can cause the error.
     `right`: the corrected program, or None.
     """
 

@@ -75,7 +75,7 @@ def diagnostic(error: CompileError) -> dict[str, Any]:
 
     The data has the fields of `CompileError.as_dict`, and the fields `text`, `start` and `end`. The field `text` has
     the message that a terminal would show. The fields `start` and `end` say which part of the editor's text the error
-    is about. The positions of each edit also refer to the editor's text.
+    is about. Each suggested edit also has the fields `start` and `end`, which are positions in the editor's text.
     """
     return error.as_dict() | {
         "text": str(error), **_place(error.span),
@@ -97,7 +97,7 @@ def _document(module: ast.Module, r: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the names to which a request can give a size or a value."""
+    """Returns the kind ("size", "axes" or "int") of each dimension or parameter whose value a request can choose."""
     function = {f.name: f for f in module.functions}.get(r["entry"], module.functions[-1])
     # A request gives sizes to dimensions and packs (such as `*B`), and values to parameters that are numbers.
     sizes = {n: "size" if isinstance(s, Dim) else "axes" for n, s in sizes_of(function, {}).items()}

@@ -25,8 +25,8 @@ matrix products in tensor memory.
 
 The single PTX instruction `tcgen05.alloc` becomes about thirty machine instructions. The code that frees tensor memory
 also has traps, which stop the kernel if columns of tensor memory were never allocated. Consecutive instructions without
-a source line form a group. If a group contains an instruction that allocates or frees tensor memory, all its
-instructions count as part of the allocation. A group never contains an instruction that begins or ends every kernel,
+a source line form a group. If a group contains an instruction that allocates or frees tensor memory, all instructions
+of the group count as part of the allocation. A group never contains an instruction that begins or ends every kernel,
 such as `LDC R1` or `EXIT`. This module does not find the columns of tensor memory that one matrix product uses.
 """
 
@@ -60,7 +60,7 @@ Site = tuple[str, ...]  # a file, a line and a column
 
 
 def _known(line: int) -> Lines:
-    """Returns a tuple with the source line number, or an empty tuple for 0."""
+    """Returns a tuple with the given line number, or an empty tuple if the number is 0."""
     return (line,) if line else ()  # LLVM and NVIDIA's tools write 0 for an instruction without a line
 
 
@@ -149,7 +149,7 @@ def _llvm_place(name: str, table: Metadata) -> Lines:
 
 
 def _file(fields: Mapping[str, str], table: Metadata) -> str:
-    """Returns the name of a location's file, in quotes."""
+    """Returns the quoted name of the file to which a debug location refers."""
     # a location of LLVM names its scope but not its file, so look at enclosing scopes until one names a file
     while outer := fields.get("file") or fields.get("scope"):
         fields = table.get(outer, {})
@@ -194,7 +194,7 @@ _MASKS = MACHINES["amdgcn"]
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """Adds missing source lines and registers to instructions in an AMD GPU's assembly."""
+    """Adds the source lines and registers that AMD's assembly does not state for some instructions."""
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
     for row, line in zip(rows, lines):
@@ -276,7 +276,9 @@ def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
 
 
 def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
-    """Yields the source line, the enclosing routine and the called routine of each instruction."""
+    """For each instruction, yields the source line, the enclosing routine, and the routine that the instruction
+    calls.
+    """
     # A routine is a function that the assembler added, such as a division; "" stands for no routine.
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -311,7 +313,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     Instructions that allocate tensor memory define the name `TENSOR`. Instructions that access tensor memory use this
     name.
 
-    If the source line of an instruction is `head`, the kernel's first line, the source line is ignored.
+    `head`: the number of the kernel's first line. An instruction at line `head` is treated like an instruction without
+    a source line.
     """
     lines = text.split("\n")
     users = [k for k, line in enumerate(lines) if rows[k].operation and _ROLES["user"].search(line)]

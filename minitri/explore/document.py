@@ -20,8 +20,8 @@ A page also shows the command that makes the same page again. Usually this is a 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
 The command is a line of Python if the program comes from neither a file nor an expression. If the caller gave options
-for schedules, the command is a line of Python too. The command also gives the program for comparison and the open
-panes.
+for schedules, the command is a line of Python too. If the page compares two programs, the command also has the settings
+of the second program. The command also says which panes are open.
 """
 
 import re
@@ -91,8 +91,8 @@ def document(
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the slow parts of the page's data are left out. The slow parts come from Triton's stages and
-    passes, execution_trace.py, guided_walk.py and fusion_drawings.py.
+    If `quick` is true, the slow parts of the page's data are left out. Slow parts are Triton's stages and passes, the
+    recorded run, the guided walk and the drawings of fusion plans.
     """
     trace = Trace(compiled)
     sources = _Sources(trace)
@@ -165,7 +165,9 @@ def utf16_size(text: str) -> int:
 
 
 def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:
-    """Returns (source, start, end) of each function that contains one of the spans."""
+    """For each function that contains one of the spans, returns a tuple: the source text, and the start and end of the
+    function.
+    """
     starts = [m.start() for m in re.finditer(r"^def ", source.text, re.MULTILINE)]
     if not starts:
         return [(source, 0, len(source.text))]  # the whole source

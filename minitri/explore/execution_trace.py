@@ -1,9 +1,9 @@
 """Runs a program on small arrays step by step, and records what each grid program does to each element.
 
-The function `player` takes a compilation and returns plain data. The data contains the arrays. For each kernel, it
-contains the text, the numbers of each line's graph nodes ("marks"), and the steps of each grid program. A step lists
-the elements of a tile that are read or written, the elements that a mask excludes, and the values of all elements. The
-data also shows what a masked access would read or write without its mask.
+The function `player` takes a compilation and returns plain data. The data contains the arrays. For each kernel, the
+data contains the kernel's text, the steps of each grid program, and the numbers of the graph nodes of each line
+("marks"). A step lists the elements of a tile that are read or written, the elements that a mask excludes, and the
+values of all elements. The data also shows what a masked access would read or write without its mask.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
@@ -70,7 +70,7 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs tile programs on small arrays. Runs them again to show what happens without a mask."""
+    """Runs each tile program on small arrays: once with all masks, and then once for each mask, without this mask."""
 
     def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan
@@ -115,7 +115,9 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Runs the program once for each masked access, without the mask. Yields the line of the access, and the runs."""
+    """For each masked access, runs the program without the mask of this access, and yields the access's line and the
+    steps.
+    """
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
             bare = exchange(program, op, replace(op, mask=Mask(())))

@@ -1,6 +1,6 @@
-"""Draws plans of kernels, with the arrays between kernels and the bytes moved: the plan that fusion chose, and plans
-with less fusion.
+"""Draws plans of kernels: the plan that fusion chose, and plans with less fusion.
 
+A drawing shows the kernels, the arrays that kernels access, and how many bytes of each array a kernel reads or writes.
 A `Trace` is a compilation with the graph nodes of each line (provenance.py). The function `plans` takes a `Trace`. The
 result is plain data:
 
@@ -65,7 +65,9 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """Appends plans to `plans`, each without one fusion. Returns a dict from fused values to indices of plans."""
+        """Appends plans to the list `plans`, each with one fused value stored in memory instead, and returns the index
+        of each value's plan.
+        """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
         outputs, nodes = set(self.graph.outputs), self.graph.nodes()
@@ -133,5 +135,5 @@ def operator(op: Operation) -> str:
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
-    """Returns a dict key for a value: its text and its places in the source."""
+    """Returns a dict key that consists of a value's text and the places of the value in the source."""
     return value, *((id(s.source), s.start, s.end) for s in spans)

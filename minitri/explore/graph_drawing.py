@@ -8,8 +8,8 @@ a drawing of the graph, as plain data.
 In a graph of more than `LARGE` nodes, nodes are grouped by the library call or the source line that they come from. In
 the first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
 nodes, a second view shows all nodes. For each group of at most `MOST` nodes, another view shows the nodes of this
-group. Each other group is one box in this view. For a small graph, the only view (drawing) shows all nodes. The page
-switches between the views, and computes no layout.
+group. In this view, each other group is drawn as one box. For a small graph, the only view (drawing) shows all nodes.
+The page switches between the views, and computes no layout.
 
 A constant has no box: the value of the constant is part of the label of each box that uses the constant.
 
@@ -64,7 +64,7 @@ def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
 
 
 class _Picture:
-    """The nodes of a graph to draw, without the constants, and the edges between these nodes."""
+    """The parts of a graph that are drawn: the nodes that are not constants, and the edges between these nodes."""
 
     def __init__(self, graph: Graph, marks: Marks) -> None:
         self.graph, self.marks = graph, marks
@@ -150,7 +150,7 @@ def _function(span: Span) -> str:
 
 
 def _literal(node: Node) -> str:
-    """Returns a constant, or a view of a constant, as text."""
+    """Returns the value of a constant as text, also for a view of a constant, such as a broadcast constant."""
     constant = viewed(node)
     return format_number(constant.value) if isinstance(constant, Const) else ""  # "" for a node of another kind
 
@@ -264,7 +264,7 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
 
 
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
-    """Returns x coordinates near the wanted ones, without overlaps of nodes."""
+    """Returns an x coordinate for each node of a layer, near the wanted x, so that the boxes do not overlap."""
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart
     # two layouts, of which the mean is taken: overlapping boxes are pushed to the right, or to the left

@@ -12,7 +12,7 @@ The guided walk follows the graph node that appears in the most stages. If sever
 the walk prefers, in this order: matrix products, functions such as exp, reductions, the last operation. The text of a
 step says what is new in a stage, and what has disappeared since the previous stage (stages.toml). The text of a step
 also says what changed for the program: for example, how many kernels and grid programs there are. The walk leaves out a
-step if its two stages have the same text. The texts of the steps are in guided_walk.toml.
+step if both panes of the step would show the same text. The texts of the steps are in guided_walk.toml.
 
 The file page/sketch.js draws the sketch of a step.
 """

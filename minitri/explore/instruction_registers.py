@@ -8,9 +8,8 @@ without source line, triton_provenance.py finds the instructions that read the r
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
     amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
 
-An instruction writes its first operand. The exceptions are instructions that write only memory, or nothing: the module
-knows them by name. If the text does not say how many registers an operand has, the module assumes the largest possible
-number.
+Most instructions write their first operand. The table instruction_sets.toml names the instructions that write no
+register. If the text does not say how many registers an operand has, the module assumes the largest possible number.
 """
 
 import re

@@ -45,8 +45,8 @@ class Resources(NamedTuple):
         multiprocessor are unknown.
     `occupancy`: the number of the kernel's warps that run on a multiprocessor at once, divided by the multiprocessor's
         largest number of warps. None if unknown.
-    `bound`: the resource that limits the number of blocks on a multiprocessor, such as "registers". "" if the number of
-        warps is the limit, or if the limit is unknown.
+    `bound`: the resource that limits the number of blocks on a multiprocessor, such as "registers". The text is empty
+        if the number of warps is the limit, or if the limit is unknown.
     """
 
     kernel: str

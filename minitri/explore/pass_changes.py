@@ -17,8 +17,9 @@ where, patch, rules and fresh.
 The key `patch` describes the difference between the texts before and after a pass. A patch is a list [[start, end, new
 lines, renumbered], …]: the new lines replace the old lines from `start` up to `end`. A patch does not repeat unchanged
 text, and the page shows a patch as a diff. The flag `renumbered` is true if the lines differ only in the numbers of
-values, such as `%3` and `%4`. The key `fresh` is true if there is no earlier text. This is so for the pass `parse`, and
-for a kernel's text before Triton's first pass. The key `rules` lists the rules that the pass applied (`Step.rules`).
+values, such as `%3` and `%4`. The key `fresh` is true if there is no earlier text. There is no earlier text for the
+pass `parse`, and for the text of a kernel before Triton's first pass. The key `rules` lists the rules that the pass
+applied (`Step.rules`).
 """
 
 import inspect
@@ -52,7 +53,7 @@ class Step(NamedTuple):
 
     `group`: the text "minitri" for a pass of minitri. For a pass of Triton, the text also names the kernel, as in
         "triton k0".
-    `about`: one sentence that says what the pass does. For a pass of Triton, the options of the pass.
+    `about`: one sentence that says what the pass does. For a pass of Triton, `about` has the options of the pass.
     `where`: the file and line of a pass of minitri, such as `minitri/optimize/simplify.py:43`.
     `rules`: the rules that the pass applied, each a dict {name, about, where, count, cases}. `about` says in one
         sentence what the rule does. `where` is the file and line of the rule. `count` is how often the rule was

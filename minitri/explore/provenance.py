@@ -41,8 +41,8 @@ class NodeInfo(NamedTuple):
 
     `op`: the operation of the node, such as `reduce.max`.
     `text`: the line of the node in the printed stage `graph`.
-    `spans`: places in the source text. The first span is the place of the node itself. If the node comes from called
-        functions, the other spans are these calls.
+    `spans`: places in the source text. The first span is the place of the node itself. If the node comes from the body
+        of a called function, the other spans are the places of the calls.
     """
 
     op: str
@@ -53,8 +53,8 @@ class NodeInfo(NamedTuple):
 class StageTrace(NamedTuple):
     """A stage as text, with the nodes that each line comes from.
 
-    `lines[k]` has the numbers of the nodes of line k. `how[k]` is the field `how` of line k's `Origin`: what the line
-    does for its nodes.
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` is the role of line k, such as "own" or "serves" (the
+    field `how` of the class `Origin`).
     """
 
     text: str

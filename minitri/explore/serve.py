@@ -6,10 +6,11 @@ The server answers requests over HTTP to 127.0.0.1. It sends the page, and an an
 sends. The answer is the data of the page, or the error of the program. Before the server reads a request, it checks the
 headers Host and Origin, the token, the body, and the number of requests:
 
-`Host`: the header must be a name of this server, because other host names can be made to lead to this machine.
+`Host`: the header must be a name of this server, because an attacker can make other host names lead to this machine.
 `Origin`: if a request has this header, it must name this server.
 Token: the path of the page contains a secret of this user.
-Body: a POST request must have JSON of a known and small size, which no form of another page can send.
+Body: the content type of a POST request must be JSON, because an HTML form on another page cannot send this type. The
+    header Content-Length must say that the body has at most `LARGEST` bytes.
 Number of requests: there are limits for the requests per second and for the open connections.
 
 The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
@@ -139,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("explore", lambda: self._send(200, self._asked(self._json())))
 
     def _answer(self, name: str, work: Callable[[], None]) -> None:
-        """Answers a request with `work()`, or with an error if the request is refused."""
+        """Calls `work` to answer a request, or sends an error if the server refuses the request."""
         try:
             self._require_own()
             self._require_path(name)

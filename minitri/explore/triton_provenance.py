@@ -1,8 +1,8 @@
 """For each line of the stage `triton` and of Triton's own stages, finds the graph nodes that the line comes from.
 
 The function `generated_lines` takes the generated Triton source, its kernels and the graph nodes of each op. The
-function `machine_lines` does the same for one of Triton's own stages: it takes a `MachineCode` and the stage's name.
-Both functions return an `Origin` for each line, which has the graph nodes that the line comes from.
+function `machine_lines` takes a `MachineCode` and the name of one of Triton's own stages. Both functions return an
+`Origin` for each line, which has the graph nodes that the line comes from.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
@@ -70,7 +70,8 @@ def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[s
 def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
     """Returns the graph nodes of each line of a stage. A `Row` has the facts about one line.
 
-    A line that computes no graph node itself, such as an address, gets the nodes of the lines that use its result.
+    Some lines compute no graph node, but an address, a mask or a constant. Such a line gets the nodes of the lines that
+    use its result.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}
@@ -166,7 +167,7 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
-    """Adds to each source line of a kernel the graph nodes of other kernels with the same code."""
+    """For each source line of a kernel, adds the graph nodes of the same line in all kernels with equal code."""
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):  # kernels with equal code are compiled only once
         here, *others = (source[heads[name] - 1 + k] for name in (kernel.name, *kernel.twins))

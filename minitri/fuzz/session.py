@@ -168,7 +168,7 @@ def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]
 
 
 def _answer(worker: Child, seed: int) -> Answer:
-    """Returns the worker's answer for a seed, or a failure if none comes in time."""
+    """Returns the worker's answer for a seed, or a failure if no answer comes in time."""
     try:
         found = worker.ask(seed, LIMIT)
     except TimeoutError:

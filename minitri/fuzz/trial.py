@@ -4,8 +4,9 @@ The function `trial` takes a seed. The returned `Outcome` says how many comparis
 the `Outcome` also has a `Case`: a smaller program and arguments that still fail. A random program is checked in two
 ways:
 
-`check` compares every pass and stage with the reference, for every variant (minitri/trust/check_passes.py). `relations`
-compares the program with changed programs that must compute the same result
+`check`: compares every pass and stage with the reference, for several variants of the compilation
+    (minitri/trust/check_passes.py).
+`relations`: compares the program with changed programs that must compute the same result
     (minitri/testing/equivalent_programs.py).
 
 To make a failing program smaller, `trial` simplifies the random choices that made the program. Then the function
@@ -69,8 +70,8 @@ MOST = 4096  # the most elements of arguments in a file
 class Case(Record):
     """A program, its arguments, and the failure that was found.
 
-    `relation`: a key of `RELATIONS` (equivalent_programs.py) if a comparison with a changed program failed. "" if
-        `check` found the failure.
+    `relation`: a key of `RELATIONS` (equivalent_programs.py) if a comparison with a changed program failed. The text is
+        empty if `check` found the failure.
     `variant`: the variant for which `check` found the failure, such as "cuda general" (minitri/trust/check_passes.py).
     `said`: the message that describes the failure.
     """

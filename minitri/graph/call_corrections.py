@@ -114,7 +114,7 @@ def as_tuple(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[E
 
 
 def arity(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Corrects the call of an operator: removes surplus operands, removes the names of operands, or adds a missing
+    """Corrects the call of an operator: makes keyword arguments positional, removes surplus operands, or adds a missing
     operand.
     """
     row = OPERATORS.get(ALIASES.get(node.function, node.function))

@@ -89,7 +89,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """Returns an arange whose integers can need all 64 bits of i64 or u64."""
+    """Computes `arange` for integers that can need all 64 bits of i64 or u64."""
     ends = (first, first + by * (count - 1)) if count else (0,)
     for wide in (i64, u64):
         low, high = wide.limits
@@ -135,14 +135,14 @@ def can_cast(t: Typer, from_: Value, to: Value) -> bool:
 
 
 def _dtype_of(value: Value) -> DType:
-    """Returns the dtype of an array, or the argument itself if already a dtype."""
+    """Returns the dtype of an array, or the argument itself if the argument is a dtype."""
     return value.dtype if isinstance(value, Array) else as_dtype(value)
 
 
 def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
     """Checks whether `dtype` is the dtype `kind`, or belongs to a group of dtypes such as "integral".
 
-    If `kind` is a tuple, the dtype must fit at least one item of the tuple.
+    If `kind` is a tuple, checks whether `dtype` fits at least one item of the tuple.
     """
     own = as_dtype(dtype)
     return any(_is(own, k) for k in items_of(kind))
