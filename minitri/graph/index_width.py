@@ -21,7 +21,9 @@ LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array 
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """Returns conditions on sizes. If they hold, all numbers computed from sizes, such as `N * N * N * N`, fit i64."""
+    """Returns conditions on sizes. If the conditions hold, all numbers computed from sizes, such as `N * N * N * N`,
+    fit i64.
+    """
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
     large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
     below = [_fits(graph, n, MOST, n.expr) for n in large]

@@ -81,7 +81,7 @@ class Input(_Node):
 
 
 class Const(_Node):
-    """A 0-d constant. The number `value` needs no rounding in the dtype of the constant."""
+    """A 0-d constant. The constant's dtype represents the number `value` without rounding."""
 
     value: int | float | bool
 
@@ -297,7 +297,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    A cast to the array's own dtype copies an array in memory (optimize/pack_operands.py).
+    For example, a cast of an f32 array to f32 copies the array in memory (optimize/pack_operands.py).
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

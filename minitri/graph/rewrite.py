@@ -60,7 +60,7 @@ def rebuild(graph: Graph, make: Make) -> Graph:
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns a copy of the graph in which the function `rule` has replaced some nodes.
 
-    The log records each replacement as a rewrite by the pass `by` (minitri/base/pass_logs.py).
+    The log (minitri/base/pass_logs.py) records that the pass `by` made each replacement.
 
     The function `rule` takes an interner, the old node and the node's copy in the new graph. If `rule` returns None,
     the new graph keeps the copy of the old node.

@@ -6,10 +6,10 @@
 
 The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
 `inside`, and the sums of the matrix product are multiplied by `outside`. Usually only the sums are scaled: `inside` is
-1, and `outside` is the scale s. If s is inf or nan, only the weights are scaled: `inside` is s and `outside` is 1. The
-same holds if a weight times s could overflow f16. Weights without a scale are whole numbers that f16 represents without
-rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at its power limit
-computes faster.
+1, and `outside` is the scale s. If s is inf or nan, only the weights are scaled: `inside` is s and `outside` is 1. If a
+weight times s could overflow f16, `inside` is s and `outside` is 1, too. Weights without a scale are whole numbers that
+f16 represents without rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at
+its power limit computes faster.
 
 The function `taken_out` changes only products of f16 arrays. Elements of bf16 arrays can be so large that a sum of
 their products with unscaled weights overflows. A scale of the first factor is not moved to the result. A scale that
@@ -34,7 +34,7 @@ class Scale(Record):
     `product`: the node that multiplies the weights by the scale.
     `rounded`: the node that casts `product` to f16.
     `by`: the node that computes the scale.
-    `places`: for an element of the second factor, the index of its scale.
+    `places`: the index of the scale that belongs to an element of the second factor.
     `most`: the largest absolute value that a weight can have.
     """
 
@@ -89,7 +89,7 @@ def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
 
 
 def _largest(x: Node) -> int | None:
-    """Returns the largest absolute value of an integer expression, or None if f16 could round such a value."""
+    """Returns an upper bound of |x| if x is an integer that f16 holds without rounding, and None otherwise."""
     stack, most = [x], 0
     while stack and most <= EXACT:
         match stack.pop():
