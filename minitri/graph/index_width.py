@@ -3,7 +3,7 @@
 The function `needs_64_bits` takes a graph and its sizes. It returns whether kernels need 64-bit indices. By default,
 kernels compute indices in 32 bits. Large arrays need 64-bit indices. A small array of index values can also need 64-bit
 indices, if the values are large. Example: the 8 numbers of `arange(0, 2**33, 2**30)` go up to `7 * 2**30`, which is too
-large for 32 bits. An unknown size is assumed to be 1.
+large for 32 bits. The function `needs_64_bits` assumes that an unknown size is 1.
 """
 
 import math

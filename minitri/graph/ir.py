@@ -316,7 +316,7 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
-    """Converts `value` to a Python bool, int or float, as `dtype` requires.
+    """Converts `value` to the Python type for the dtype: bool, int or float.
 
     If `dtype` is f32, a float is rounded to f32. An integer must fit the dtype.
     """

@@ -102,7 +102,8 @@ class Rescale(NamedTuple, Generic[E]):
     contains y. For a growth of y from y1 to y2, the correction factor of the partial sum is exp(h(y1) - h(y2)). For
     softmax, which sums exp(x - y), h(y) is y.
 
-    A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the h(y) of each factor.
+    A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the expression h(y) of each
+    factor.
     """
 
     y: Reduced[E]

@@ -148,8 +148,8 @@ def build(
 ) -> Node:
     """Returns a node with the shape `shape` that computes the expression `root`.
 
-    The argument `axes` says which index replaces each axis symbol of the expression, such as d0. For some elements, the
-    argument `given` already has a node with the element's value.
+    The argument `axes` maps each axis symbol of the expression, such as d0, to the index that replaces the symbol. The
+    argument `given` maps some elements to existing nodes that compute these elements.
     """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)

@@ -80,7 +80,7 @@ def solve_sizes(
     `arrays` has a pair for each array: the annotation and the shape of the array. A size that is found from one array
     can determine a size of another array. So the search continues until it finds no new size.
 
-    Yields, for each size that it finds: the position in `arrays`, the name, the size, and a divisor. Each call must
+    Yields, for each size that is found: the position in `arrays`, the name, the size, and a divisor. Each call must
     check that the size is at least 0, and the divisor at least 1.
     """
     before = -1

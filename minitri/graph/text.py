@@ -97,7 +97,7 @@ class Writer:
 
     `names`: for each value that an earlier line defines, the value's name in the text.
     `axis`: a regular expression that matches the names of axes.
-    `values`: a dict from symbols such as `@0` to the expressions that replace them in the text.
+    `values`: for each symbol such as `@0`, the expression that replaces the symbol in the text.
     """
 
     number = flag = staticmethod(format_number)

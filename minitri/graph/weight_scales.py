@@ -66,8 +66,8 @@ def find(node: Contract) -> Scale | None:
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Takes the scale s out of the second factor w * s of a matrix product. Returns the new second factor, and the
     scale by which the product must be multiplied. If a weight times its scale could overflow f16, all weights in its
-    column keep the scale. The returned scale of such a column is 1. If the second factor has no scale, the returned
-    scale is None.
+    column keep the scale. For a column that keeps its scale, the returned scale is 1. If the second factor has no
+    scale, the returned scale is None.
     """
     found = find(node)
     if found is None:
@@ -82,8 +82,8 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns a matrix product multiplied by the scale of its weights. The final addition of 0 turns -0.0 into 0.0. A
-    sum of zeros is 0.0 too.
+    """Returns a matrix product multiplied by the scale of its weights. The final addition of 0 turns -0.0 into 0.0,
+    because a sum of zeros is 0.0, not -0.0.
     """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 
@@ -108,7 +108,7 @@ def _largest(x: Node) -> int | None:
 
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """Returns a scale for a matrix product's weights, and a scale for the product's sums."""
+    """Splits the scale of the weights into a scale for the weights and a scale for the sums of the matrix product."""
     one = number(i, by, 1.0)
     # usually 1 and `by`, but `by` and 1 where a weight times `by` could overflow f16
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))

@@ -193,7 +193,7 @@ class _Along:
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """Returns how many neighbouring elements share the result of a bounds check."""
+        """Returns for how many neighbouring elements a bounds check has the same result."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])

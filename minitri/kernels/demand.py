@@ -128,7 +128,7 @@ class AxisRanges:
 
 
 def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
-    """Returns the expressions of the lists `a` and `b`, each expression once."""
+    """Returns the expressions of the lists `a` and `b` without duplicates."""
     return tuple(dict.fromkeys((*a, *b)))
 
 
@@ -202,7 +202,7 @@ class Indexing:
         return along.name, shift
 
     def _limit(self, node: Node) -> None:
-        """Marks a node for storing if the kernel needs its value at too many indices."""
+        """Marks a node to be stored in memory if the kernel needs the node at too many indices."""
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, {})
         # an index with too many guards (conditions) counts as too many indices

@@ -336,8 +336,8 @@ def are_slices(stores: Sequence[Store]) -> bool:
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """Makes a new op for each op of `body`, and returns a dict from the old ops to the new ops. The operands of each op
-    are replaced first, then the function `change` is applied to the op.
+    """Makes a new op for each op of `body`, and returns a dict from the old ops to the new ops. The function `change`
+    takes an op whose operands are new ops already, and returns the new op.
     """
     new: dict[Op, Op] = {}
     for op in body:
@@ -358,7 +358,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
 
 
 def reindexed(op: Op, change: Callable[[Dim], Dim]) -> Op:
-    """Returns an op in which `change(d)` replaces each index expression d: in its index, guards and conditions."""
+    """Returns an op with `change` applied to its index expressions: its index, its guards and its conditions."""
     match op:
         case Position():
             return replace(op, expr=change(op.expr))

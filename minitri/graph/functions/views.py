@@ -1,7 +1,7 @@
 """Functions that move elements without arithmetic, such as reshape, flip and roll.
 
-The functions of this file make View nodes. The index map of a View says which element of the original array each result
-element is.
+The functions of this file make View nodes. The index map of a View gives, for each element of the result, the index of
+this element in the original array.
 """
 
 from collections import Counter
