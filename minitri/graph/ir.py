@@ -297,7 +297,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    For example, a cast of an f32 array to f32 copies the array in memory (optimize/pack_operands.py).
+    A cast of an array to its own dtype, such as f32 to f32, copies the array in memory (optimize/pack_operands.py).
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

@@ -57,8 +57,8 @@ class Terms(Generic[E]):
     is replaced by its operand.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
-        bf16. Other casts, such as i32 to f32, have the operator "conversion". For an inner reduction over the same axes
-        as the outer reduction, `look` returns the operator "" and no operands.
+        bf16. Other casts, such as i32 to f32, have the operator "conversion". For an inner reduction that also
+        runs over the reduced axes, `look` returns the operator "" and no operands.
     `varies`: checks whether the value of an expression can change along the reduced axes.
     `count`: the number of reduced elements.
     """

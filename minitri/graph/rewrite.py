@@ -7,8 +7,8 @@
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. In the
 graph that `rebuild` returns, each new node has the source spans of the old node. If an operation is replaced, for
-example by a constant, some of its operands can become needless. The new node also gets the source spans of the operands
-that have become needless.
+example by a constant, some of its operands can become needless. The node in place of the operation also gets the source
+spans of all operands that have become needless.
 
 `specialise` replaces the symbols of known sizes by numbers. If `specialise` replaces the size of an axis by 1, the
 index maps keep the symbol of this axis, such as d0. The index maps stay correct, because the only index along an axis

@@ -46,8 +46,8 @@ class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
     `cut`: for each node that replaces a reduction in the expression, the replaced reduction.
-    `permuted`: if true, the operand of an inner reduction may have its axes in another order than `x`. The operand
-        may also have other axes of extent 1 than `x`.
+    `permuted`: if true, the operand of an inner reduction may have its axes in another order than `x`. If
+        `permuted` is true, the operand may also have other axes of extent 1 than `x`.
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -111,8 +111,9 @@ class GraphTerms(Terms[Element]):
         """If `e` is the result of a reduction, returns the index at which the reduction reads its operand.
 
         The returned index uses the symbols d0, d1, … of the axes of `x`. Returns None if no reduction computes the
-        element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`. Unless
-        `permuted` is true, the reduction of `e` must also have the same axes and operand shape as the reduction of `x`.
+        element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`. If
+        `permuted` is false, also returns None if the two reductions have different axes or operands of different
+        shapes.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):

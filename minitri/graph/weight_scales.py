@@ -89,7 +89,7 @@ def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
 
 
 def _largest(x: Node) -> int | None:
-    """Returns an upper bound of |x| if x is an integer that f16 holds without rounding, and None otherwise."""
+    """Returns an upper bound of |x|, or None if x is not known to be an integer that f16 holds without rounding."""
     stack, most = [x], 0
     while stack and most <= EXACT:
         match stack.pop():

@@ -112,7 +112,8 @@ class Roofline(NamedTuple):
 
 
 def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None) -> Roofline | None:
-    """Returns the roofline of a compilation. Returns None if a size is unknown, or if the compilation has no kernels.
+    """Returns the roofline of a compilation. Returns None if a size is unknown, or if the plan of the program
+    lists no kernels. The plan lists no kernels if the program was read from the text of a tile stage.
 
     `measured` maps the names of kernels to measured seconds. If `measured` is a `Measured` object of another
     compilation, the measured seconds are ignored.

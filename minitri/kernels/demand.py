@@ -133,8 +133,8 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The axes of one kernel. For each node, the class also has the indices at which the kernel needs the node. The
-    file minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
+    """The axes of one kernel. For each node, an `Indexing` also has the indices at which the kernel needs the node.
+    The file minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if the kernel needs a node at too many different indices.
     """

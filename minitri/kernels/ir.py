@@ -276,8 +276,9 @@ class Kernel(Record, eq=False):
         """The names of the held axes: one grid program computes all elements along a held axis.
 
         A kernel has held axes only if its matrix products and its reductions share a loop, as in attention. The held
-        axes are all axes of the matrix products, except row axes and the axis of the shared loop. If a value does not
-        vary along a held axis, the grid program computes and stores this value only once.
+        axes are the column axes and the summed axes of the matrix products. The axis of the shared loop is not held. A
+        row axis of any matrix product is not held either. If a value does not vary along a held axis, the grid program
+        computes and stores this value only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()

@@ -53,7 +53,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """Pairs parts of the old shape with parts of the new shape: [2, 3] with [6], because both hold 6 elements."""
+    """Pairs parts of the old and the new shape that have equally many elements, such as [2, 3] with [6]."""
     while old or new:  # [A, B, C] and [A*B, C] give ([A, B], [A*B]) and ([C], [C])
         p, q = _next_run(old, new)
         yield old[:p], new[:q]
