@@ -3,7 +3,7 @@
 The function `needs_64_bits` takes a graph and its sizes. It returns whether kernels need 64-bit indices. By default,
 kernels compute indices in 32 bits. Large arrays need 64-bit indices. A small array of index values can also need 64-bit
 indices, if the values are large. Example: the 8 numbers of `arange(0, 2**33, 2**30)` go up to `7 * 2**30`, which is too
-large for 32 bits. An unknown size is assumed to be 1.
+large for 32 bits. The function `needs_64_bits` assumes that an unknown size is 1.
 """
 
 import math
@@ -21,7 +21,9 @@ LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array 
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """Returns conditions on sizes. If they hold, all numbers computed from sizes, such as `N * N * N * N`, fit i64."""
+    """Returns conditions on sizes. If the conditions hold, all numbers computed from sizes, such as `N * N * N * N`,
+    fit i64.
+    """
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
     large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
     below = [_fits(graph, n, MOST, n.expr) for n in large]

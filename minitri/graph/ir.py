@@ -81,7 +81,7 @@ class Input(_Node):
 
 
 class Const(_Node):
-    """A 0-d constant. The number `value` needs no rounding in the dtype of the constant."""
+    """A 0-d constant. The constant's dtype represents the number `value` without rounding."""
 
     value: int | float | bool
 
@@ -297,7 +297,7 @@ class Graph(Record, eq=False):
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts an operand to the dtype that the operand already has.
 
-    A cast to the array's own dtype copies an array in memory (optimize/pack_operands.py).
+    A cast of an array to its own dtype, such as f32 to f32, copies the array in memory (optimize/pack_operands.py).
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
@@ -316,7 +316,7 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
-    """Converts `value` to a Python bool, int or float, as `dtype` requires.
+    """Converts `value` to the Python type for the dtype: bool, int or float.
 
     If `dtype` is f32, a float is rounded to f32. An integer must fit the dtype.
     """

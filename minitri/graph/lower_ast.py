@@ -275,7 +275,7 @@ class _Builder(Interpreter):
     def structured(self, name: str, arguments: Scope) -> Value:
         """Calls a function of the language that is not elementwise.
 
-        A parameter that is annotated as `Array` or `Strong` gets an argument of this type.
+        If a parameter has the annotation `Array` or `Strong`, the method converts the argument to this type.
         """
         function = FUNCTIONS[name]
         kinds = (function.func if isinstance(function, partial) else function).__annotations__

@@ -38,7 +38,8 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 
 class Instance(Record):
-    """Facts about the parameters of the entry function. They come from the arguments of a call, not from annotations.
+    """Facts about the parameters of the entry function. The facts come from the arguments of a call, not from
+    annotations.
 
     `packs`: how many axes each name such as `*B` (a pack) stands for.
     `types`: the types of the parameters without annotation, by name.
@@ -51,8 +52,8 @@ class Instance(Record):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Returns the facts as a hashable key, for caches of graphs. For one program, two `Instance`s with equal keys
-        lead to the same graph.
+        """Returns a hashable key of this `Instance`, for caches of graphs. For one program, two `Instance`s with equal
+        keys lead to the same graph.
         """
         statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
         return tuple(self.packs.items()), tuple(self.types.items()), statics
@@ -186,7 +187,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 
 @lru_cache(maxsize=256)
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """Returns the strings that a parameter accepts: its default, and strings compared with the parameter."""
+    """Returns the strings that `param` accepts: its default, and the strings that `function` compares with `param`."""
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
     options = [param.default.value]

@@ -1,4 +1,4 @@
-"""Evaluates operators, subscripts and attributes. Their operands can be arrays, but also numbers, dimensions or tuples.
+"""Evaluates operators, subscripts and attributes. The operands can be arrays, numbers, dimensions or tuples.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)

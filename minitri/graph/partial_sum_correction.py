@@ -32,7 +32,7 @@ and a pairwise algorithm for computing sample variances", 1979). The compiler de
 
 The function `transport` raises `Refused` for a sum of where(p, F, 0), in which p is a condition. Example: for a row X
 that contains only -inf, F = exp(X - max(X)) is nan. For this row X, the sum of where(p, F, 0) is nan if p holds for an
-element, and 0 otherwise. The factor exp(old max - new max) does not depend on p, so the product with the factor is
+element, and 0 otherwise. The correction factor exp(old max - new max) does not depend on p, so the corrected sum is
 wrong for some p. The function `transport` also refuses a sum of (x - mean(x)) ** 3. The correction would need the sum
 of (x - mean(x)) ** 2, too.
 """
@@ -53,12 +53,12 @@ class Refused(Exception):
 
 class Terms(Generic[E]):
     """The interface through which the function `transport` reads the expression inside a sum. One subclass of `Terms`
-    reads expressions of graphs, and another subclass reads expressions of kernels. `Terms` shows the operand of a
-    broadcast in place of the broadcast.
+    reads expressions of graphs, and another subclass reads expressions of kernels. In the expressions, each broadcast
+    is replaced by its operand.
 
     `look`: returns the operator and the operands of an expression. The operator "cast" is a cast between f32, f16 and
-        bf16. Other casts, such as i32 to f32, have the operator "conversion". If an expression is itself a reduction
-        over the reduced axes, `look` returns the operator "" and no operands.
+        bf16. Other casts, such as i32 to f32, have the operator "conversion". For an inner reduction that also
+        runs over the reduced axes, `look` returns the operator "" and no operands.
     `varies`: checks whether the value of an expression can change along the reduced axes.
     `count`: the number of reduced elements.
     """
@@ -68,8 +68,8 @@ class Terms(Generic[E]):
     count: Dim
 
     def made_by(self, e: E) -> Any:
-        """Returns the graph node, or the op of a kernel, that computes an expression. In a kernel, the expression is
-        this op.
+        """Returns the graph node that computes an expression of a graph. An expression of a kernel is an op, and the
+        method returns this op.
         """
         return e
 
@@ -102,7 +102,8 @@ class Rescale(NamedTuple, Generic[E]):
     contains y. For a growth of y from y1 to y2, the correction factor of the partial sum is exp(h(y1) - h(y2)). For
     softmax, which sums exp(x - y), h(y) is y.
 
-    A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the h(y) of each factor.
+    A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the expression h(y) of each
+    factor.
     """
 
     y: Reduced[E]
@@ -147,7 +148,7 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns `below`, and all subexpressions of `root` that are computed from an expression in `below`."""
+    """Returns all expressions in `below`, and all subexpressions of `root` that contain one of these expressions."""
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):

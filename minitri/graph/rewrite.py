@@ -8,7 +8,7 @@
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. In the
 graph that `rebuild` returns, each new node has the source spans of the old node. If an operation is replaced, for
 example by a constant, some of its operands can become needless. The node in place of the operation also gets the source
-spans of all needless operands.
+spans of all operands that have become needless.
 
 `specialise` replaces the symbols of known sizes by numbers. If `specialise` replaces the size of an axis by 1, the
 index maps keep the symbol of this axis, such as d0. The index maps stay correct, because the only index along an axis
@@ -60,7 +60,7 @@ def rebuild(graph: Graph, make: Make) -> Graph:
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns a copy of the graph in which the function `rule` has replaced some nodes.
 
-    The log records each replacement as a rewrite by the pass `by` (minitri/base/pass_logs.py).
+    The log (minitri/base/pass_logs.py) records that the pass `by` made each replacement.
 
     The function `rule` takes an interner, the old node and the node's copy in the new graph. If `rule` returns None,
     the new graph keeps the copy of the old node.
@@ -170,8 +170,8 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """Replaces some matrix products by a multiplication and a sum. Such a product has one row, one column, or a summed
-    axis of length 1.
+    """Replaces a matrix product by a multiplication and a sum, if the product has only one row or one column. A product
+    whose summed axis has the length 1 is replaced, too.
     """
     if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
         return None

@@ -28,7 +28,7 @@ def roundable_products(graph: Graph) -> set[Node]:
 
 
 def used_by(graph: Graph, user: Callable[[Node], bool]) -> set[Node]:
-    """Selects the nodes for which `user` returns true, and returns all their direct and indirect operands."""
+    """Returns the direct and indirect operands of all nodes for which `user` returns true."""
     return {*postorder((o for n in graph.nodes() if user(n) for o in children(n)), children)}
 
 

@@ -45,9 +45,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms(Terms[Element]):
     """Reads the operand `x` of a reduction over `axes` as an expression for one element.
 
-    `cut`: a dict from a node to the reduction that the node replaces.
-    `permuted`: whether two reductions over the same indices may have operands with axes in different orders. If
-        `permuted` is true, axes of extent 1 may differ too.
+    `cut`: for each node that replaces a reduction in the expression, the replaced reduction.
+    `permuted`: if true, the operand of an inner reduction may have its axes in another order than `x`. If
+        `permuted` is true, the operand may also have other axes of extent 1 than `x`.
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -112,8 +112,8 @@ class GraphTerms(Terms[Element]):
 
         The returned index uses the symbols d0, d1, … of the axes of `x`. Returns None if no reduction computes the
         element `e`. Returns None if the reduction does not loop over the same indices as the reduction of `x`. If
-        `permuted` is false, also returns None if the axes of the two reductions differ, or the shapes of their
-        operands.
+        `permuted` is false, also returns None if the two reductions have different axes or operands of different
+        shapes.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -149,8 +149,8 @@ def build(
 ) -> Node:
     """Returns a node with the shape `shape` that computes the expression `root`.
 
-    The argument `axes` says which index replaces each axis symbol of the expression, such as d0. For some elements, the
-    argument `given` already has a node with the element's value.
+    The argument `axes` maps each axis symbol of the expression, such as d0, to the index that replaces the symbol. The
+    argument `given` maps some elements to existing nodes that compute these elements.
     """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)

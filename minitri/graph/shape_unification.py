@@ -77,10 +77,10 @@ def solve_sizes(
     """If exactly one name in a dimension has an unknown size, finds this size. Example: if G is 3 and `G * H + 1` is 7,
     then H is 2.
 
-    `arrays` are annotations, each with the shape of an array. A size that is found from one array can determine a size
-    of another array. So the search continues until it finds no new size.
+    `arrays` has a pair for each array: the annotation and the shape of the array. A size that is found from one array
+    can determine a size of another array. So the search continues until it finds no new size.
 
-    Yields, for each size that it finds: the position in `arrays`, the name, the size, and a divisor. Each call must
+    Yields, for each size that is found: the position in `arrays`, the name, the size, and a divisor. Each call must
     check that the size is at least 0, and the divisor at least 1.
     """
     before = -1

@@ -33,8 +33,8 @@ def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
 
 
 def warn_of_requirements(conditions: Iterable[Condition]) -> None:
-    """Warns of requirements that the sizes of each later call must satisfy. The warning shows the user's line that
-    compiles the program, not a line of minitri.
+    """Warns of requirements that the sizes of each later call must satisfy. The warning points at the line of the
+    user's code that compiles the program, not at a line of minitri.
     """
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):

@@ -95,9 +95,9 @@ class Writer:
 
     Each method writes one kind of field, such as a number or an index expression (text_io/templates.py).
 
-    `names`: a dict from each value that an earlier line defines to its name in the text.
+    `names`: for each value that an earlier line defines, the value's name in the text.
     `axis`: a regular expression that matches the names of axes.
-    `values`: a dict from symbols such as `@0` to the expressions that replace them in the text.
+    `values`: for each symbol such as `@0`, the expression that replaces the symbol in the text.
     """
 
     number = flag = staticmethod(format_number)
@@ -110,8 +110,8 @@ class Writer:
         return self.names[value]
 
     def named(self, d: Dim) -> Dim:
-        """Replaces names in the index expression `d` by names of the printed graph, and returns the expression.
-        Example: a size named d0 becomes `$d0`, because d0 is also the name of an axis.
+        """Returns the index expression `d` with the names that the printed text uses. Example: a size named d0 becomes
+        `$d0`, because d0 is also the name of an axis.
         """
         ambiguous = [s for s in d.symbols() if s.kind == "size" and self.axis_name.fullmatch(s.name)]
         return d.substitute({**self.values, **{s: size(f"${s.name}") for s in ambiguous}})

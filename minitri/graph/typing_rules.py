@@ -163,7 +163,7 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the graph node to cast when a value is converted to `dtype`."""
+        """Returns the graph node to convert to `dtype`: `value.wide` for f64 if present, otherwise `value.node`."""
         # a conversion to f64 uses the f64 node of the value, if there is one
         return value.wide if value.wide is not None and dtype == f64 else value.node
 

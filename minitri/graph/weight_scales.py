@@ -6,10 +6,10 @@
 
 The scale s of a column of weights is the product of two scales, `inside` and `outside`. The weights are multiplied by
 `inside`, and the sums of the matrix product are multiplied by `outside`. Usually only the sums are scaled: `inside` is
-1, and `outside` is the scale s. If s is inf or nan, only the weights are scaled: `inside` is s and `outside` is 1. The
-same holds if a weight times s could overflow f16. Weights without a scale are whole numbers that f16 represents without
-rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at its power limit
-computes faster.
+1, and `outside` is the scale s. If s is inf or nan, only the weights are scaled: `inside` is s and `outside` is 1. If a
+weight times s could overflow f16, `inside` is s and `outside` is 1, too. Weights without a scale are whole numbers that
+f16 represents without rounding. Tensor cores need less electrical power for small whole numbers, so a chip that runs at
+its power limit computes faster.
 
 The function `taken_out` changes only products of f16 arrays. Elements of bf16 arrays can be so large that a sum of
 their products with unscaled weights overflows. A scale of the first factor is not moved to the result. A scale that
@@ -34,7 +34,7 @@ class Scale(Record):
     `product`: the node that multiplies the weights by the scale.
     `rounded`: the node that casts `product` to f16.
     `by`: the node that computes the scale.
-    `places`: for an element of the second factor, the index of its scale.
+    `places`: the index of the scale that belongs to an element of the second factor.
     `most`: the largest absolute value that a weight can have.
     """
 
@@ -66,8 +66,8 @@ def find(node: Contract) -> Scale | None:
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
     """Takes the scale s out of the second factor w * s of a matrix product. Returns the new second factor, and the
     scale by which the product must be multiplied. If a weight times its scale could overflow f16, all weights in its
-    column keep the scale. The returned scale of such a column is 1. If the second factor has no scale, the returned
-    scale is None.
+    column keep the scale. For a column that keeps its scale, the returned scale is 1. If the second factor has no
+    scale, the returned scale is None.
     """
     found = find(node)
     if found is None:
@@ -82,14 +82,14 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """Returns a matrix product multiplied by the scale of its weights. The final addition of 0 turns -0.0 into 0.0. A
-    sum of zeros is 0.0 too.
+    """Returns a matrix product multiplied by the scale of its weights. The final addition of 0 turns -0.0 into 0.0,
+    because a sum of zeros is 0.0, not -0.0.
     """
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 
 
 def _largest(x: Node) -> int | None:
-    """Returns the largest absolute value of an integer expression, or None if f16 could round such a value."""
+    """Returns an upper bound of |x|, or None if x is not known to be an integer that f16 holds without rounding."""
     stack, most = [x], 0
     while stack and most <= EXACT:
         match stack.pop():
@@ -108,7 +108,7 @@ def _largest(x: Node) -> int | None:
 
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """Returns a scale for a matrix product's weights, and a scale for the product's sums."""
+    """Splits the scale of the weights into a scale for the weights and a scale for the sums of the matrix product."""
     one = number(i, by, 1.0)
     # usually 1 and `by`, but `by` and 1 where a weight times `by` could overflow f16
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))

@@ -81,8 +81,8 @@ def shared_bytes(target: Target) -> int | None:
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
-    """Returns how many thread blocks one multiprocessor can run at once, for each resource that limits the number. The
-    smallest number in the result is the number of blocks that run at once.
+    """For each limited resource, such as registers, returns how many thread blocks one multiprocessor can run at once.
+    The smallest number in the result is the number of blocks that run at once.
 
     A thread block has `warps` warps, `registers` registers for each thread and `shared` bytes of shared memory.
     """

@@ -44,7 +44,7 @@ ANY = 1 << 30  # larger than any tile: stands for all neighbours, and for a powe
 class Width(NamedTuple):
     """The vector width of one load or store: how many bytes one instruction of a thread moves.
 
-    `bytes`: the bytes that one instruction moves. None for an access through a tensor descriptor.
+    `bytes`: the bytes that one instruction moves. `bytes` is None for an access through a tensor descriptor.
     `why`: the reason why the access is not wider.
     `given`: integer arguments of the kernel, such as strides. The prediction assumes that all arguments in `given` are
         multiples of 16.
@@ -193,7 +193,7 @@ class _Along:
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """Returns how many neighbouring elements share the result of a bounds check."""
+        """Returns for how many neighbouring elements a bounds check has the same result."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])

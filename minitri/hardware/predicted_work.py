@@ -165,7 +165,7 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """Returns the axes over which an op iterates."""
+    """Returns the axes of an op, including the axes that the op reduces or sums over."""
     match op:
         case Reduce() | Scan():
             return set(op.x.axes)  # the reduced axes too

@@ -52,7 +52,7 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Returns the reason why the times are not times of this compilation, or "" if there is no such reason."""
+        """Returns why the measured times are not valid for a compilation, or "" if the times are valid."""
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
@@ -112,8 +112,8 @@ class Roofline(NamedTuple):
 
 
 def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None) -> Roofline | None:
-    """Returns the roofline of a compilation. Returns None if a size is unknown, or if the program begins at a stage
-    without kernels.
+    """Returns the roofline of a compilation. Returns None if a size is unknown, or if the plan of the program
+    lists no kernels. The plan lists no kernels if the program was read from the text of a tile stage.
 
     `measured` maps the names of kernels to measured seconds. If `measured` is a `Measured` object of another
     compilation, the measured seconds are ignored.

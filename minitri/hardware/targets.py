@@ -107,7 +107,7 @@ def _suggested(name: str) -> str:
 
 
 def _begins_or_ends(a: str, b: str) -> bool:
-    """Checks whether the shorter of two names begins or ends the longer name."""
+    """Checks whether one of two names begins or ends with the other name."""
     short, long = sorted((a, b), key=len)
     return long.startswith(short) or long.endswith(short)
 

@@ -42,7 +42,7 @@ class NotOneKernel(Exception):
     """The error for nodes of the graph that cannot be computed in one kernel. The argument `reason` says why the nodes
     need more than one kernel.
 
-    The argument `nodes` has the nodes to store in memory. A kernel can then load their values.
+    The argument `nodes` has the nodes whose values must be stored in memory, so that kernels can load the values.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:
@@ -94,8 +94,8 @@ class AxisRanges:
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """Returns a simpler expression that has the same value as `d` at every index inside the axes. The simplified
-        form of each expression is cached, and stays cached when axes are added.
+        """Returns a simpler expression that equals `d` whenever each index in `d` is within the range of its axis. The
+        simplified form of each expression is cached, and stays cached when axes are added.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -106,9 +106,7 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Returns the expressions in `conditions` that could be negative at some index. Leaves out every item that is
-        proven to be >= 0 at every index.
-        """
+        """Returns the expressions in `conditions` that could be negative at some index."""
         for c in conditions:
             if c not in self._closed:
                 self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
@@ -130,13 +128,13 @@ class AxisRanges:
 
 
 def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
-    """Returns the expressions of the lists `a` and `b`, each expression once."""
+    """Returns the expressions of the lists `a` and `b` without duplicates."""
     return tuple(dict.fromkeys((*a, *b)))
 
 
 class Indexing:
-    """The axes of one kernel. For each node, also the indices of the elements that the kernel needs. The file
-    minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
+    """The axes of one kernel. For each node, an `Indexing` also has the indices at which the kernel needs the node.
+    The file minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if the kernel needs a node at too many different indices.
     """
@@ -204,7 +202,7 @@ class Indexing:
         return along.name, shift
 
     def _limit(self, node: Node) -> None:
-        """Marks a node for storing if the kernel needs its value at too many indices."""
+        """Marks a node to be stored in memory if the kernel needs the node at too many indices."""
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, {})
         # an index with too many guards (conditions) counts as too many indices

@@ -64,7 +64,7 @@ class Buffer(Record):
     role: str
 
     def layout(self, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Returns the shape and the strides as numbers."""
+        """Returns the shape and the strides of the buffer as numbers, for the given sizes."""
         shape, strides = (tuple(d.evaluate(sizes) for d in dims) for dims in (self.shape, self.strides))
         return shape, strides
 
@@ -85,10 +85,10 @@ class _Op(metaclass=KeywordNodeClass):
 
 
 class Mask(Record):
-    """The conditions that one load or store tests before it accesses an element, and the reasons.
+    """The conditions that a load or store tests before each access, and the reasons for and against bounds checks.
 
     `conditions` are integer expressions that must be >= 0. For each axis of the load or store, `reasons` has one line
-    of text. Each reason says why an axis needs a bounds check, or why it needs none.
+    of text. A line of `reasons` says why one axis needs a bounds check, or why the axis needs no bounds check.
     """
 
     conditions: tuple[Dim, ...]
@@ -157,8 +157,8 @@ class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
     `index`: the op that computes the index of each element, for argmax and argmin in tile programs. None otherwise.
-    `rescale`: the factor of the partial sum before a loop adds the next block. None stands for 1.
-    `shift`: a value that a loop adds to the partial sum before the loop adds the next block. None stands for 0.
+    `rescale`: a loop multiplies the partial sum by this factor before the loop adds the next block. None stands for 1.
+    `shift`: a loop adds this value to the partial sum before the loop adds the next block. None stands for 0.
 
     Without a loop, the corrections `rescale` and `shift` have no effect, because there is no partial sum to correct.
     The pass in minitri/optimize/online_reductions/merge_loops.py sets the fields `rescale` and `shift` of reductions.
@@ -273,11 +273,12 @@ class Kernel(Record, eq=False):
 
     @property
     def held(self) -> set[str]:
-        """The names of the held axes: the axes along which one grid program computes all indices.
+        """The names of the held axes: one grid program computes all elements along a held axis.
 
-        A kernel has held axes only if its matrix products and its reductions share a loop, as in attention. A grid
-        program computes all indices along a product's axis, unless the axis is a row axis or the axis of the shared
-        loop. If a value does not vary along a held axis, the grid program computes and stores this value only once.
+        A kernel has held axes only if its matrix products and its reductions share a loop, as in attention. The held
+        axes are the column axes and the summed axes of the matrix products. The axis of the shared loop is not held. A
+        row axis of any matrix product is not held either. If a value does not vary along a held axis, the grid program
+        computes and stores this value only once.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -336,8 +337,8 @@ def are_slices(stores: Sequence[Store]) -> bool:
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """Makes a new op for each op of `body`, and returns a dict from the old ops to the new ops. The operands of each op
-    are replaced first, then the function `change` is applied to the op.
+    """Makes a new op for each op of `body`, and returns a dict from the old ops to the new ops. The function `change`
+    takes an op whose operands are new ops already, and returns the new op.
     """
     new: dict[Op, Op] = {}
     for op in body:
@@ -358,7 +359,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
 
 
 def reindexed(op: Op, change: Callable[[Dim], Dim]) -> Op:
-    """Returns an op in which `change(d)` replaces each index expression d: in its index, guards and conditions."""
+    """Returns an op with `change` applied to its index expressions: its index, its guards and its conditions."""
     match op:
         case Position():
             return replace(op, expr=change(op.expr))

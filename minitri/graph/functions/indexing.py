@@ -80,7 +80,7 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 
 
 def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
-    """Returns the index expression for one integer index, counted from the start."""
+    """Converts an integer index to a position from the start of the axis: -1 becomes `extent - 1`."""
     ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
     # `N - 4` counts from the start, so each call checks that N >= 4; `-N` counts from the end
@@ -103,7 +103,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """Returns the length of a slice, and the index expression that reads the array."""
+    """Returns the length of a slice, and the index that each element of the slice reads: `2 + 3*d0` for `x[2::3]`."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
@@ -127,7 +127,7 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 
 
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
-    """Returns the start and the stop of a slice as indices of the axis."""
+    """Returns the start and the stop of a slice, counted from the beginning of the axis."""
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     # A bound is clipped only where the slice would be too long. Clipping at both ends would double the length of an
     # index with each further slice.

@@ -219,7 +219,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
-    """Returns a view of `x` that has `size` elements along `axis` and reads them at the index `place`."""
+    """Returns a view that reads `x` at the index `place` along `axis`, where the view has `size` elements."""
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])
 

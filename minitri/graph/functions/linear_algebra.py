@@ -5,9 +5,9 @@
 `einsum` multiplies arrays whose axes have names. The one idea: every product of two arrays is a batched matrix product.
 An axis that both factors of a product have is a batch axis if the result has this axis too. If both factors have an
 axis and the result lacks the axis, the product sums over this axis (K). An axis that only the left factor has is a row
-axis (M). An axis that only the right factor has is a column axis (N). The axes of `...` have no letters, so their names
-are negative numbers. In every array, the last axis of `...` has the name -1, and the axis before it has the name -2.
-The negative names align the axes of `...` from the right, as in broadcasting.
+axis (M). An axis that only the right factor has is a column axis (N). The axes that `...` stands for have no letters,
+so their names are negative numbers. In every array, the last axis of `...` has the name -1, and the axis before it has
+the name -2. The negative names align the axes of `...` from the right, as in broadcasting.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
 makes a matrix of each array: it joins the summed axes into one axis, and all remaining axes into a second axis. At the
@@ -165,7 +165,7 @@ HELP = 'write one letter for each axis: `einsum("ik,kj->ij", a, b)`'
 
 
 def _letters(term: str) -> tuple[str, str, str]:
-    """Splits subscripts at `...` into the letters before, the dots and the letters after."""
+    """Splits einsum subscripts at `...`: "i...j" becomes ("i", "...", "j")."""
     before, dots, after = term.partition("...")
     for letter in before + after:
         fits = letter.isascii() and letter.isalpha()
@@ -204,7 +204,7 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 
 
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
-    """Returns the names of the axes of `...` in the result, such as (-2, -1)."""
+    """Returns the names of the axes that `...` stands for in the result, such as (-2, -1)."""
     # `...` stands for fewer axes in some arrays
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -264,7 +264,7 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 
 
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
-    """Returns an array with one axis for each different label: the diagonal of a matrix for the labels "ii"."""
+    """Returns x with one axis for each distinct label: for the labels "ii", the result is the diagonal of x."""
     # drops an axis of size 1 if an axis with the same name, in this or another array, has another size
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
@@ -278,7 +278,7 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """Multiplies two operands of an einsum, and sums over the shared axes that no later step needs."""
+    """Multiplies two einsum operands, and sums over each axis that both operands have and no later step needs."""
     # `later`: the names of axes of the result, and of arrays that are multiplied later
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]

@@ -19,8 +19,7 @@ from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes,
 def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
     """Defines numpy's matmul. A 1-D left operand is one row, and a 1-D right operand is one column.
 
-    If the left operand is 1-D, the result has no axis of rows. If the right operand is 1-D, the result has no column
-    axis.
+    If the left operand is 1-D, the result has no row axis. If the right operand is 1-D, the result has no column axis.
     """
     ensure(a.rank > 0 < b.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {a} and {b}", "use * for scalars")
     dtype = t.settled([a, b])

@@ -41,7 +41,9 @@ def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, 
 
 
 def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *, op: str) -> Array:
-    """Defines numpy's sum or prod, depending on `op`. Without `dtype`, the result has the dtype of `accumulator`."""
+    """Defines numpy's sum or prod, depending on `op`. If `dtype` is None, the function `accumulator` chooses the dtype
+    of the result.
+    """
     a = t.strong(x)
     target = as_dtype(dtype, accumulator(a.dtype))
     ensure(target != bool_, "MT0202", f"{op} does not give bool", "use any or all")
@@ -50,10 +52,7 @@ def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *
 
 
 def require_accepted(op: str, dtype: DType) -> None:
-    """Raises CompileError MT0202 if the reduction `op` does not accept this dtype.
-
-    The message of the error says that `op` is for integers.
-    """
+    """Raises CompileError MT0202 if the reduction `op` does not accept this dtype."""
     ensure(dtype.kind in REDUCTIONS[op].accepts, "MT0202", f"{op} takes integers, not {dtype}")
 
 
@@ -101,7 +100,7 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """Returns the number of elements minus the correction: the divisor of a variance or mean."""
+    """Returns the divisor of a mean or variance: the number of elements minus `correction`."""
     # If there are too few elements (count <= correction), the variance must be NaN: as 0 / 0, or through a NaN divisor.
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN

@@ -1,7 +1,7 @@
 """Functions that move elements without arithmetic, such as reshape, flip and roll.
 
-The functions of this file make View nodes. The index map of a View says which element of the original array each result
-element is.
+The functions of this file make View nodes. The index map of a View gives, for each element of the result, the index of
+this element in the original array.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """Splits the two shapes of `reshape` into pairs of groups with equally many elements."""
+    """Pairs parts of the old and the new shape that have equally many elements, such as [2, 3] with [6]."""
     while old or new:  # [A, B, C] and [A*B, C] give ([A, B], [A*B]) and ([C], [C])
         p, q = _next_run(old, new)
         yield old[:p], new[:q]
@@ -61,7 +61,7 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """Returns the lengths of two shape prefixes with equal products: (2, 1) for [A, B, C] and [A*B, C]."""
+    """Returns how many leading sizes of each shape have equal products: (2, 1) for [A, B, C] and [A*B, C]."""
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))
@@ -71,7 +71,7 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """Returns the index along each old axis of `reshape` as an expression over new axes."""
+    """Returns the indices along the old axes of `reshape` as expressions of the indices along the new axes."""
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
     flat = dims.ZERO  # the row-major position of an element; `first` is the number of the axis new[0]
@@ -148,7 +148,7 @@ def roll(t: Typer, x: Array, shift: Value, axis: Value) -> Array:
 
 
 def _short(shift: Dim, extent: Dim) -> Dim:
-    """Returns a shift that has the same effect in `roll` and fits 64 bits."""
+    """Reduces a large shift of `roll` modulo the size of the axis, so that the shift fits 64 bits."""
     if shift.constant is None or abs(shift.constant) < FAR:
         return shift
     help = "a shift along an axis of any size has 60 bits"
