@@ -104,7 +104,7 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | tiles.Programs) -> Graph | Plan:
-    """Returns the graph or plan that holds the program's name, inputs and conditions."""
+    """Returns the graph or plan that contains the program's name, its inputs and the conditions on sizes."""
     return value.plan if isinstance(value, tiles.Programs) else value
 
 

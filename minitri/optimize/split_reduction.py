@@ -155,9 +155,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
 
 
 def _unit(node: Reduce, k: int, most: int, layouts: Layouts) -> int:
-    """Returns n if the elements of a contiguous axis are read at the index `k // n`, such as `k // 512`, and otherwise
-    1.
-    """
+    """Returns n if a contiguous axis is read at an index `k // n`, such as `k // 512`, and otherwise 1."""
     # Parts whose lengths are multiples of 512 can be divided into two axes (divide_axes.py).
     along = [index[_fastest(x, layouts)] for x, index in _computed(node) if index]
     pairs = [p for d in along for p in d.pairs() if isinstance(p, Quotient) and p.a == axis(k)]

@@ -188,7 +188,7 @@ def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float 
 
 
 def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: Dim) -> Node:
-    """Splits the summed axis K of the product [*B, M, K] x [*B, K, N] into parts, and returns the product of each part:
+    """Splits the summed axis K of the product [*B, M, K] x [*B, K, N] into parts. Returns the product of each part:
     [*B, part, M, length] x [*B, part, length, N]. The factor `a` is already divided into parts.
     """
     b = in_parts(i, node.b, node.rank - 2, parts, length, 0.0)
