@@ -386,7 +386,7 @@ class Lowered:
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
-    """Maps each float parameter to its position and its default, or to 0.0 if the parameter has no default."""
+    """Maps each float parameter to its position and its default; a missing default counts as 0.0."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, 0.0 if p.default is None else float_default(function, p)) for k, p in floats}
 

@@ -12,7 +12,7 @@ columns, each part is read once and stays in registers. A sum over a whole matri
 such as the mean of the row. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One
 kernel then computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes the
 two steps of a split reduction. If one loop computes a reduction and a matrix product, this pass does not split the
-reduction. Only minitri/optimize/split_kv.py splits loops that contain matrix products.
+reduction. Only minitri/optimize/split_kv.py splits loops that compute both a reduction and a matrix product.
 
 The kernel that computes partial results can also store other results that need the same elements. The kernel then reads
 each element only once, for all results (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for
@@ -192,7 +192,7 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Returns the length of a part that splits an axis of `extent` elements into about `parts` parts."""
+    """Returns the length of each part if an axis of `extent` elements is split into about `parts` parts."""
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = [extent // n for n in range(parts, least - 1, -1) if extent % n == 0]
     # Parts of rows begin at multiples of 16 bytes.

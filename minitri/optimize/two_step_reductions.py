@@ -10,7 +10,7 @@ product for each part of the summed axis.
 
 A sum can depend on the maximum or the mean of the same elements. The sum over a part of the axis first uses the maximum
 or mean of this part only (called *own* in the code). Before the partial sums are combined, each partial sum is
-corrected to the maximum or mean of all elements. The correction of a partial sum is called a transport
+corrected for the maximum or mean of all elements. The correction of a partial sum is called a transport
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. A part whose maximum is -inf uses 0 as its maximum,
@@ -203,8 +203,8 @@ def made_of(root: Node) -> list[Node]:
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression `x` that a reduction reduces along `axes`. In the returned expression, each reduction
-    appears as it was before reductions were split.
+    """Returns the expression `x` that a reduction reduces along `axes`. If `x` uses a split reduction in `cuts`, the
+    returned expression contains the original reduction instead.
     """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 

@@ -160,8 +160,8 @@ def float_default(function: ast.Function, param: ast.Param) -> float:
 
 
 def scalar(param: ast.Param, value: Any) -> Any:
-    """Checks an argument that is not an array against the annotation of its parameter, and returns the converted
-    argument.
+    """Checks the argument of a parameter that takes no array against the parameter's annotation, and returns the
+    converted argument.
     """
     if not isinstance(param.annotation, ast.ScalarType):
         return _compile_time(param, value)

@@ -9,7 +9,7 @@ as the original program.
 `without NAME`: the optional pass NAME, such as `simplify`, is left out.
 `permuted`: the operands of commutative operators are exchanged.
 `dead code`: statements are added whose results are not used.
-`renamed`: parameters, variables and dimensions get other names, so that their alphabetical order is reversed.
+`renamed`: parameters, variables and dimensions get other names, so that their alphabetical order changes.
 `small blocks`: tiles have few elements, so small arrays need many programs and loops.
 """
 
@@ -70,7 +70,7 @@ def with_dead_code(text: str) -> Program:
 
 
 def renamed(text: str) -> Program:
-    """Renames a program's own names, so that their alphabetical order is reversed."""
+    """Renames a program's own names, so that their alphabetical order changes."""
     start = text.index("def program(")
     own = dict.fromkeys(w for w in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text[start:]) if OWN_NAMES.fullmatch(w))
     other = {name: f"{'N' if name.isupper() else 'q'}{len(own) - k}" for k, name in enumerate(own)}

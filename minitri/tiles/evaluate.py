@@ -71,8 +71,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Sets the current block of an axis: the block that starts at the index `first`.
 
-        The argument `looping` is true if a loop over the axis calls this method. If the tile program has no masks, the
-        last block of a loop contains only the indices inside the axis.
+        The argument `looping` is true if the block belongs to an iteration of a loop over the axis. If the tile program
+        has no masks, the last block of a loop contains only the indices inside the axis.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
@@ -119,7 +119,7 @@ class _Run(Values):
         return default if bound is None else int(np.asarray(bound.compute(self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """Returns the slices that select the current block in an array of complete blocks, one slice for each axis."""
+        """Returns, for each axis, the slice that selects the current block in an array as large as a complete block."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
