@@ -8,7 +8,7 @@ stage of a program, such as the graph or the tile programs.
     stages["tile"]                      the text of this stage
 
 A `Context` has a parsed module, the name of the function to compile, facts about the function's parameters, known sizes
-and a target. A `Compilation` takes a `Context`, and has every stage as a value and as text. It makes a stage when the
+and a target. A `Compilation` takes a `Context`, and returns any stage as a value or as text. A stage is made when the
 stage is first requested. After each pass that changed something, the verifier of the IR runs. If the verifier fails,
 the error MT0403 names the pass and shows the IR before and after the pass.
 
@@ -55,7 +55,7 @@ PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optim
 
 
 class Start(Record, eq=False):
-    """The first stage of a loaded program. `mt.load` read the program from the text of this stage, such as `tile`."""
+    """The first stage of a loaded program: the stage whose text `mt.load` has read, such as `tile`."""
 
     stage: str
     value: Any
@@ -66,7 +66,7 @@ class Context(Record):
 
     `module`: the syntax tree of the program.
     `entry`: the name of the function to compile.
-    `instance`: what the type annotations do not say about the entry function's parameters.
+    `instance`: facts about the entry function's parameters that the type annotations leave open.
     `sizes`: the known sizes of dimensions, by name.
     `layouts`: the strides, in elements, of the inputs that are not row-major. The key is the input's name.
     `target`: the target of the compilation: the kind and version of a GPU, or the interpreter.
@@ -74,8 +74,8 @@ class Context(Record):
     `without`: the names of optimisations that do not run. The name "all" stands for every optimisation.
     `options`: the caller's options for schedules, such as block sizes.
     `limits`: the limits on the time and memory of the compilation.
-    `start`: the first stage of a program that was read from the text of a stage. For such a program, `module` contains
-        only the declarations of the parameters.
+    `start`: the stage whose text `mt.load` has read, or None for an ordinary program. For a loaded program, `module`
+        contains only the declarations of the parameters.
     """
 
     module: ast.Module
@@ -105,12 +105,13 @@ class Context(Record):
 
 
 class Pass(Record):
-    """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
+    """One pass of the compiler. The function `run(value, context)` makes the stage named `stage` from the value of the
+    previous stage.
 
     `function`: the main function of the pass. The docstring of the function's module explains the pass.
     `instead`: the function that runs in place of `run` if the pass is left out. `instead` is None if the pass cannot be
         left out.
-    `verify`: a function that checks the result of the pass. It raises ValueError if the result breaks a rule of its IR.
+    `verify`: a function that raises ValueError if the result of the pass breaks a rule of its IR.
     `text`: the function that prints the result of the pass as text.
     """
 
@@ -146,15 +147,15 @@ class PassRecord(Record):
 
 
 def lowered(plan: Plan, context: Context) -> Programs:
-    """Returns the tile programs of a plan: one tile program for each kernel, with a schedule without optimisations."""
+    """Returns one tile program for each kernel of a plan, with the schedule that `simple_schedule` returns."""
     of_any_sizes = replace(context, sizes={}, layouts={}, options=Options())
     check_axes(context.options, plan, lambda: [Compilation(of_any_sizes).value("kernels")])
     return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
-    """Returns a schedule without optimisations for a kernel. For Triton's interpreter, the schedule has large tiles,
-    because the interpreter takes about a millisecond for each program of a grid.
+    """Returns the schedule of a kernel that is compiled without optimisations. For Triton's interpreter, the schedule
+    has large tiles, because the interpreter takes about a millisecond for each program of a grid.
     """
     chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)
     return with_options(kernel, chosen, replace(context.options, descriptors=False))
@@ -175,7 +176,7 @@ def lower_each(plan: Plan, lower_one: Callable[[Kernel], tuple[Program, bool]]) 
 
 def targeted(programs: Programs, context: Context) -> Programs:
     """Changes tile programs so that they avoid known errors in Triton. If the target is not CUDA, the limit on
-    registers is removed, because only CUDA has this option.
+    registers is removed, because only CUDA supports such a limit.
     """
     if context.target.kind != "cuda":
         programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)

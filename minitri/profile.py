@@ -7,7 +7,7 @@
     k0             1       512      8  0.288 ms  100.7 MB   349.5  69.7%
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
-The function `profile` takes a program and arrays to call it with. It returns a `Profile`. Each kernel is launched many
+The function `profile` takes a program and the arrays of a call, and returns a `Profile`. Each kernel is launched many
 times without the other kernels, on the inputs and temporaries of the call. No kernel overwrites the data that it reads,
 so repeated launches of a kernel compute the same results. The file runtime/timing.py describes how a launch is timed.
 The title of the printed table shows the time of whole calls.

@@ -201,7 +201,7 @@ class Program(BaseProgram):
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
-        """Runs the program at one stage (an item of `RUNNABLE`) for a checked call, and returns numpy arrays."""
+        """Runs one stage of the program, such as "tile", for the checked arguments `call`, and returns numpy arrays."""
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)
@@ -283,7 +283,9 @@ class Program(BaseProgram):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Returns keyword arguments for `lower`, a text about schedules, and the names of unaligned arrays."""
+        """Returns three values: keyword arguments for `lower`, a text about schedules, and the names of unaligned
+        arrays.
+        """
         call = self._described(args, {n: v for n, v in given.items() if n not in ("target", "without", "options")})
         own, schedules = own_target(call), ""
         target = given.get("target") or str(own or "cuda:90")
@@ -384,7 +386,7 @@ class Lowered:
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
-    """Returns the position and the default (or 0.0) of each float parameter."""
+    """Maps each float parameter to its position and its default; a missing default counts as 0.0."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, 0.0 if p.default is None else float_default(function, p)) for k, p in floats}
 

@@ -5,9 +5,9 @@
     g(x, b)
 
 The function `load` takes the text of the stage `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or
-`tile.target`. It returns a `Program` with the stage of the text and all later stages. The first line of a stage is a
-signature, like the head of a function. A call of the `Program` binds its arguments to the names and types in the
-signature.
+`tile.target`. The function `load` returns a `Program` with the stage of the text and all later stages. The first line
+of a stage is a signature, like the head of a function. A call of the `Program` binds its arguments to the names and
+types in the signature.
 
 The text of a stage is not trusted, so the verifier of the stage checks the text first. On a CPU, the numpy evaluator
 checks every access to memory before the kernels run. A mistake in the text of a stage gives an error (MT05xx), never a
@@ -104,7 +104,7 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | tiles.Programs) -> Graph | Plan:
-    """Returns the graph or plan that holds the program's name, inputs and conditions."""
+    """Returns the graph or plan that contains the program's name, its inputs and the conditions on sizes."""
     return value.plan if isinstance(value, tiles.Programs) else value
 
 

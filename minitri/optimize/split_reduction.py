@@ -11,15 +11,16 @@ the same elements, both reductions are split into the same parts. For example, i
 columns, each part is read once and stays in registers. A sum over a whole matrix can depend on a reduction of each row,
 such as the mean of the row. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One
 kernel then computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes the
-two steps of a split reduction. This pass does not split a reduction in a loop with a product. Only
-minitri/optimize/split_kv.py can split such a loop.
+two steps of a split reduction. If one loop computes a reduction and a matrix product, this pass does not split the
+reduction. Only minitri/optimize/split_kv.py splits loops that compute both a reduction and a matrix product.
 
-The kernel that computes partial results can also store other results that need the same elements. Each element is then
-read only once (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for example, one kernel
-computes partial sums of x and stores `2 * x`.
+The kernel that computes partial results can also store other results that need the same elements. The kernel then reads
+each element only once, for all results (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for
+example, one kernel computes partial sums of x and stores `2 * x`.
 
-The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
-last part is shorter than the other parts, the last part is padded. A reduction is split only if its sizes are known.
+Kernels use no atomic operations, and the order of additions depends only on the sizes. Therefore each run gives the
+same result. If the last part is shorter than the other parts, the last part is padded. A reduction is split only if its
+sizes are known.
 """
 
 import math
@@ -70,9 +71,9 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
     combines the results of the rows. The returned dict maps each reduction to an axis k. A row consists of all axes
     from k to the last axis.
 
-    A reduction is computed row by row if one kernel can then also compute another reduction or scan of the same rows.
-    For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. The dict contains no
-    reduction that depends on another reduction of the same elements.
+    A reduction is computed row by row if the kernel of the first step can also compute another reduction or scan of
+    these rows. For example, in a program with `max(x, axis=1)` and `sum(x)`, the sum is computed row by row. The dict
+    contains no reduction that depends on another reduction of the same elements.
     """
     rows: dict[Node, tuple[int, tuple[Dim, ...]]] = {}  # with the shape of the array of rows
     for n in graph.nodes():
@@ -101,7 +102,9 @@ def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
 
 
 def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
-    """Splits a reduction into two: one reduces each row, one combines the rows' results."""
+    """Replaces a reduction by two reductions: the first reduces each row, and the second combines the results of the
+    rows.
+    """
     outer = tuple(k for k in node.axes if k < first)
     rows = i.reduce(node.op, node.x, tuple(range(first, node.x.rank)))
     whole = i.reduce(node.op, rows, outer)
@@ -152,7 +155,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
 
 
 def _unit(node: Reduce, k: int, most: int, layouts: Layouts) -> int:
-    """Returns 512 if neighbours in memory are read at an index such as `k // 512`, and otherwise 1."""
+    """Returns n if a contiguous axis is read at an index `k // n`, such as `k // 512`, and otherwise 1."""
     # Parts whose lengths are multiples of 512 can be divided into two axes (divide_axes.py).
     along = [index[_fastest(x, layouts)] for x, index in _computed(node) if index]
     pairs = [p for d in along for p in d.pairs() if isinstance(p, Quotient) and p.a == axis(k)]
@@ -171,7 +174,7 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
-    """Chooses into how many parts to split a reduction. The goal is about `wanted` grid programs."""
+    """Returns into how many parts to split a reduction, so that the first step has about `wanted` grid programs."""
     # `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced.
     programs = -(-results // LANES) if width else results
     shortest = SHORTEST_COLUMN if width else SHORTEST
@@ -189,7 +192,7 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Returns the length of a part, so that an axis has about `parts` parts."""
+    """Returns the length of each part if an axis of `extent` elements is split into about `parts` parts."""
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = [extent // n for n in range(parts, least - 1, -1) if extent % n == 0]
     # Parts of rows begin at multiples of 16 bytes.
@@ -214,7 +217,7 @@ def _held(extent: int, others: int, length: int) -> int:
 
 
 def _fills(length: int) -> bool:
-    """Checks whether the blocks that cover `length` elements have few indices past the end."""
+    """Checks whether a part of `length` elements nearly fills the blocks that a program loads."""
     # Only few elements of the last block may lie past the end of the part.
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
@@ -222,8 +225,8 @@ def _fills(length: int) -> bool:
 def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int, set[int]]:
     """Returns the bytes of one element, and the set of axes along which the operand is contiguous in memory.
 
-    If the operand is computed from several arrays and products, the returned axes belong to the largest array or
-    product. The set of axes can be empty.
+    The operand can be computed from several arrays and matrix products. The returned axes are contiguous in the largest
+    array or matrix product. The set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan):

@@ -116,7 +116,7 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
     """Replaces `x / 2**k` by `x * 2**-k`. Both expressions give the same bits. If x is the result of a reduction, such
-    as a sum, the function changes nothing. Online reductions recognise a mean only by its division.
+    as a sum, the function changes nothing. Online reductions recognise a mean only by the division of a sum.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):
@@ -131,9 +131,9 @@ def _is_power_of_two(c: float) -> bool:
 
 
 def tanh_of_softplus(i: Interner, node: Node) -> Node | None:
-    """Replaces `tanh(softplus(x))` in the activation function mish by the quotient `a / (a + 2 * q**2)`. In the
-    quotient, a is `p * (p + 2 * q)`, p is `exp(min(x, 0))`, and q is `exp(-max(x, 0))`. In the graph, softplus is
-    `maximum(x, 0) + log1p(exp(-abs(x)))`.
+    """Replaces `tanh(softplus(x))`, a part of the activation function mish, by a quotient of exponentials. The quotient
+    is `a / (a + 2 * q**2)`. In the quotient, a is `p * (p + 2 * q)`, p is `exp(min(x, 0))`, and q is `exp(-max(x, 0))`.
+    In the graph, softplus is `maximum(x, 0) + log1p(exp(-abs(x)))`.
     """
     match node:
         case Apply(op="tanh", args=(Apply(op="add", args=(Apply(op="maximum", args=(x, zero)) as upper, rest)),)):

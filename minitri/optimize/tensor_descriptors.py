@@ -9,8 +9,7 @@ a block and continues. If a block is accessed through a descriptor, no thread co
 the array are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
 The pass `tensor-descriptors` changes tile programs whose field `descriptors` is true. The pass sets the block shape of
-each load or store that can use a descriptor. CUDA's tensor maps allow a descriptor for a load or store under these
-conditions:
+each load or store that can use a descriptor. CUDA accepts a descriptor for a load or store under these conditions:
 
   - The elements of the last axis are contiguous.
   - Each other stride is a multiple of 16 bytes, and a multiple of the next stride.
@@ -49,7 +48,7 @@ def describe(program: Program, allowed: bool) -> Program:
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
-    """Checks whether a tensor descriptor can store the value of an op."""
+    """Checks whether the store `op` can write its value through a tensor descriptor."""
     # the value must have all axes of the stored block
     return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 

@@ -9,8 +9,8 @@ reduce each part, and nodes that combine the results of all parts. The function 
 product for each part of the summed axis.
 
 A sum can depend on the maximum or the mean of the same elements. The sum over a part of the axis first uses the maximum
-or mean of this part only (called *own* in the code). Before the partial sums are combined, each is corrected, as if it
-had used the maximum or mean of all elements. The correction of a partial sum is called a transport
+or mean of this part only (called *own* in the code). Before the partial sums are combined, each partial sum is
+corrected for the maximum or mean of all elements. The correction of a partial sum is called a transport
 (minitri/graph/partial_sum_correction.py).
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. A part whose maximum is -inf uses 0 as its maximum,
@@ -52,8 +52,8 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     `kinds` can be split. The field `splits` of the graph lists the split nodes.
 
     The function `rule` gets three arguments: the interner that makes new nodes, a node of the old graph, and the node's
-    copy in the new graph. If `rule` returns None, the node is not split. The argument `by` is the function of the
-    calling pass; reports show the name of this function for each split node.
+    copy in the new graph. If `rule` returns None, the node is not split. The argument `by` is the main function of the
+    pass that calls `split`. For each split node, reports show the name of this function.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -88,8 +88,8 @@ class Cut:
         `cuts`.
 
         A sum can depend on a maximum or mean that is computed in parts. Each part of the sum then uses the maximum or
-        mean of the same part. If partial sums cannot be corrected, the sum reads all elements again, when their maximum
-        or mean is known.
+        mean of the same part. If partial sums cannot be corrected, the sum reads all elements again after the maximum
+        or mean of all elements has been computed.
         """
         elements = self.length * product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -163,9 +163,9 @@ def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """Returns x with `missing` more elements along axis k, each equal to `value`. If x already ends with a padding of
-    the same value, the function makes this padding longer instead of adding a second padding. Each padding costs one
-    test for every element that a kernel loads.
+    """Returns x with `missing` elements appended along axis k. Each appended element is equal to `value`. If x already
+    ends with a padding of the same value, the function makes this padding longer instead of adding a second padding.
+    Each padding costs one test for every element that a kernel loads.
     """
     if missing == 0:
         return x
@@ -188,7 +188,7 @@ def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float 
 
 
 def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: Dim) -> Node:
-    """Splits the summed axis K of the product [*B, M, K] x [*B, K, N] into parts, and returns the product of each part:
+    """Splits the summed axis K of the product [*B, M, K] x [*B, K, N] into parts. Returns the product of each part:
     [*B, part, M, length] x [*B, part, length, N]. The factor `a` is already divided into parts.
     """
     b = in_parts(i, node.b, node.rank - 2, parts, length, 0.0)
@@ -203,16 +203,16 @@ def made_of(root: Node) -> list[Node]:
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression `x` that a reduction reduces along `axes`. Where `x` uses a split reduction, the returned
-    expression has the original reduction instead.
+    """Returns the expression `x` that a reduction reduces along `axes`. If `x` uses a split reduction in `cuts`, the
+    returned expression contains the original reduction instead.
     """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Checks whether `root` reads no array that varies along the reduced axes, except the operand of the maximum `y`.
-    For exp(x - max x), the result is True, because only x varies along the reduced axes. The function returns False for
-    w * exp(x - max x), because the array w also varies along the reduced axes.
+    """Checks whether the operand of the maximum `y` is the only array in `root` that varies along the reduced axes. For
+    exp(x - max x), the result is True, because only x varies along the reduced axes. For w * exp(x - max x), the result
+    is False, because the array w also varies along the reduced axes.
     """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
@@ -229,10 +229,9 @@ class Following(Record):
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """Returns the sum, computed from the sums of the parts that `cut` describes. The summed expression can use
-        other reductions, such as a maximum. The argument `needs` lists these reductions, which are split too. Returns
-        None if the partial sums cannot be corrected. Returns None if the parts of a reduction in `needs` differ from
-        the parts of the sum.
+        """Returns the sum, computed from the sums of the parts that `cut` describes. The argument `needs` lists the
+        split reductions that the summed expression uses, such as a maximum. Returns None if the partial sums cannot be
+        corrected. Returns None if the parts of a reduction in `needs` differ from the parts of the sum.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
@@ -266,8 +265,8 @@ class Following(Record):
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
-        """Returns the sum of the partial sums. A partial sum uses the maximum of its own part, so it is first
-        multiplied by a correction for the maximum of all parts.
+        """Returns the sum of the partial sums. Each partial sum uses the maximum of its own part. Therefore each
+        partial sum is first multiplied by a factor that corrects the sum for the maximum of all parts.
 
         The arrays `partial` (the sum of each part) and `parts` (the maximum of each part) have the same shape. Axis
         `place` of the arrays `partial` and `parts` has one index for each part.
@@ -303,9 +302,9 @@ class Following(Record):
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum of products of two deviations from a mean, such as a variance. For each part, a partial sum
-        uses the deviations from the part's own means. Before the sums of the parts are added, each sum is corrected for
-        the means of all elements.
+        """Returns a sum in which each term is the product of two deviations from a mean, such as the sum in a variance.
+        For each part, a partial sum uses the deviations from the part's own means. Before the sums of the parts are
+        added, each sum is corrected for the means of all elements.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

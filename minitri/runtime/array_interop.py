@@ -1,12 +1,12 @@
 """Reads arrays of any library, and allocates outputs with the library of the arguments.
 
 The function `view` takes one argument of a call: a numpy array, a torch tensor, an object with DLPack, or a Python
-number. It returns an `ArrayView`, which says where the elements are in memory. The function `empty` allocates an output
-with the library of the arguments, on the same device.
+number. The returned `ArrayView` says where the elements are in memory. The function `empty` allocates an output with
+the library of the arguments, on the same device.
 
 The function `view` rarely copies an array. A CPU array is copied if its byte order is not the machine's, or if its
 elements are not aligned in memory. A CPU array is also copied if a stride in bytes is no multiple of the size of an
-element. A torch tensor is copied if torch still has to negate its elements (`is_neg`).
+element. A torch tensor is also copied if the numbers in memory are the negatives of its elements (`is_neg`).
 """
 
 import sys
@@ -194,7 +194,7 @@ def as_tensor(array: Any) -> Any:
     """Returns the numpy array as a torch tensor with the same memory.
 
     torch does not know the bf16 of the package ml_dtypes. An array of bf16 is passed to torch as 16-bit integers, and
-    torch reads their bits as its own bf16.
+    torch interprets the bits of the integers as torch's bf16.
     """
     import torch
 

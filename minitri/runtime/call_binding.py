@@ -2,10 +2,10 @@
 
 The function `bind` takes the syntax tree of a function and the caller's arguments. The function `bind` returns a
 `Call`. A `Call` contains the sizes of all dimensions, an `ArrayView` for each array, and an `Instance` of the function.
-The `Instance` holds facts that the annotations do not give: the number of axes of each pack such as `*B`, the types of
-parameters without annotation, and compile-time values. A pack is a name for any number of dimensions. An argument that
-does not fit its parameter raises a CompileError MT03xx. The message of a CompileError MT03xx names the parameter, the
-given type and the expected type, but never a value of the user's data.
+The `Instance` holds facts that the annotations do not give: the number of axes of each pack, the types of parameters
+without annotation, and compile-time values. A pack, such as `*B`, is a name for any number of dimensions. An argument
+that does not fit its parameter raises a CompileError MT03xx. The message of a CompileError MT03xx names the parameter,
+the given type and the expected type, but never a value of the user's data.
 
 The method `Program.lower` also accepts sizes in place of arrays. The function `given_sizes` reads the sizes from
 keyword arguments:
@@ -61,8 +61,8 @@ class Call(NamedTuple):
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Returns the numbers that kernels can use: the sizes of dimensions, and the strides for which `layouts` has a
-        symbol.
+        """Returns the integers that a kernel can receive as arguments: the sizes of dimensions, and the strides that
+        `layouts(False)` represents by symbols.
         """
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
         return {**self.sizes, **strides}
@@ -160,7 +160,9 @@ def float_default(function: ast.Function, param: ast.Param) -> float:
 
 
 def scalar(param: ast.Param, value: Any) -> Any:
-    """Returns the value of a parameter that takes no array, after a check against the parameter's annotation."""
+    """Checks the argument of a parameter that takes no array against the parameter's annotation, and returns the
+    converted argument.
+    """
     if not isinstance(param.annotation, ast.ScalarType):
         return _compile_time(param, value)
     kind = param.annotation.kind
@@ -193,7 +195,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _promoted(param: ast.Param, value: Any) -> Any:
-    """Converts a Python number to an array of the declared dtype, if numpy would."""
+    """Converts a Python number to an array of the declared dtype, if numpy's promotion rules allow this conversion."""
     if not isinstance(param.annotation, ast.ArrayType) or not _is_number(value):
         return value
     declared, rank = dtype(param.annotation.dtype), {"b": 0, "u": 1, "i": 1, "f": 2}
@@ -229,7 +231,9 @@ def _one_device(arrays: Mapping[str, ArrayView]) -> None:
 def _shapes(
     function: ast.Function, arrays: Mapping[str, ArrayView]
 ) -> tuple[dict[str, int], dict[str, ArrayType], dict[str, int]]:
-    """Returns three dicts: the length of each pack such as `*B`, the inferred types, and the value of each size."""
+    """Returns three dicts: the number of axes of each pack such as `*B`, the inferred types, and the size of each
+    dimension.
+    """
     declared = [(p, p.annotation, arrays[p.name]) for p in function.params if p.name in arrays]
     typed = [(p, t, a, tuple(map(Dim.of, a.shape))) for p, t, a in declared if isinstance(t, ast.ArrayType)]
     # `where` maps the name of a size, such as N, to a parameter with N as a dimension, such as f32[N]; `solved` maps

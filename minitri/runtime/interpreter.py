@@ -61,7 +61,7 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any, **_hints: Any) -> range:
-    """Replaces `range` and `tl.range` in interpreted kernels, and also accepts one-element tensors as bounds."""
+    """Replaces `range` and `tl.range` in interpreted kernels; bounds can be integers or one-element tensors."""
     # Triton's interpreter (up to Triton 3.8) converts such a tensor by numpy, and numpy 2.4 or later rejects this
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 

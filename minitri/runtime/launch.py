@@ -39,7 +39,9 @@ Step = NativeKernel | InterpretedKernel  # one kernel, with the function that ru
 
 
 class Launch(NamedTuple):
-    """One kernel launch of a plan with its arguments. If the grid of a kernel is empty, the kernel is not launched."""
+    """One launch of a kernel, with the arguments of this launch. If the grid of a kernel is empty, the kernel is not
+    launched.
+    """
 
     step: Step
     programs: int

@@ -1,10 +1,9 @@
 """Makes repeated calls on a GPU fast: a repeated call skips the checks of the first call, and launches the same
 compiled kernels.
 
-A `Replay` is a call with new tensors. The new tensors have the dtypes, shapes, strides, alignment and device of an
-    earlier call's tensors. The `Replay` allocates arrays and launches the kernels.
-A `Captured` is a call that is stored as one CUDA graph. Every launch of this graph uses the same arrays and the same
-    outputs (`Bound`).
+A `Replay` repeats an earlier call with new tensors. The new tensors have the same dtypes, shapes, strides, alignment
+and device as the tensors of the earlier call. The `Replay` allocates arrays and launches the kernels. A `Captured` is a
+call that is stored as one CUDA graph. Every launch of this graph uses the same arrays and the same outputs (`Bound`).
 
 Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. The check
 `again_like` tests whether two consecutive calls have arguments of the same types and shapes. The check `again_like`
@@ -68,8 +67,8 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     otherwise it returns None.
 
     The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. `again_like`
-    itself returns None if this version of torch has no guards. It also returns None if `args` contains a number. In
-    many programs, the GPU waits for the host. To save time on the host, all code of a repeated call is in one function.
+    itself returns None if this version of torch has no guards, or if `args` contains a number. In many programs, the
+    GPU waits for the host. To save time on the host, all code of a repeated call is in one function.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -91,7 +90,9 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
 
 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
-    """Returns a fast function that checks dtypes, shapes and strides of tensors, or None."""
+    """Returns torch's fast function that checks dtypes, shapes and strides of tensors, or None if torch has no such
+    function.
+    """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
         sizes, strides = [list(a.shape) for a in args], [list(a.stride()) for a in args]
@@ -102,7 +103,7 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 
 
 class Replay:
-    """The recorded kernel launches of a call. They can be repeated with other tensors.
+    """The recorded kernel launches of a call, which can be repeated with other tensors.
 
     Each repetition takes the addresses of the new tensors, and all arguments of the new call.
 
@@ -143,7 +144,7 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """Returns a faster `_run` for calls with one kernel and one output."""
+        """Returns a function that replaces `_run` for calls with one kernel and one output, and is faster."""
         (make,), stream, device = self.made, self.stream, self.device  # such calls are the most frequent
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 
@@ -241,8 +242,8 @@ class ReplayCache:
     `floats`: the position and the default of each float parameter. The key of a call does not contain the values of
         float parameters.
     `kept`: the `Replay` objects, by the key of their call.
-    `again`: a function that repeats a call if it is like the previous call, and otherwise returns None. None if torch
-        has no guards.
+    `again`: the latest result of `again_like`: a function that repeats a call, or None. If new arguments are not like
+        the arguments of the earlier call, the function returns None.
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:

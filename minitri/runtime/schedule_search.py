@@ -4,7 +4,7 @@
     options = mt.tune(f, x, w, show=True)         measures now; the options can be written into a program
 
 The function `trials` takes a function that compiles a program, the options to try (candidates), and the right result.
-It returns a `Tuning`, which has one trial (a measured time or an error) for each candidate.
+The returned `Tuning` has one trial (a measured time or an error) for each candidate.
 
 The one idea: a cost model proposes candidates, and measurements decide. The first candidate is the choice of the cost
 model. For a GPU, threads compile all candidates at the same time. The measured runs of the candidates do not overlap.
@@ -192,8 +192,8 @@ def _units(eps: float) -> float:
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
     """Returns a short list of schedule options to measure. The options change the schedule of only one kernel of a
-    plan: the kernel that probably takes longest. To guess the slowest kernel, the function compares three properties,
-    in this order: whether there is a matrix product, the number of axes, and the number of ops.
+    plan: the kernel that probably takes longest. To guess the slowest kernel, the function compares three properties in
+    this order: the presence of a matrix product, the number of axes, and the number of ops.
 
     `chip` describes the GPU that the program runs on.
     """

@@ -1,12 +1,12 @@
 """Measures how long a call takes.
 
-The function `measure` takes a function to call, and a device. It returns a `Timing` with the seconds of each
-repetition. A call on a GPU returns before the work is done, so events on the CUDA stream measure the time. A call that
-finds its inputs in the L2 cache would be unusually fast, so the cache is filled with other data before each repetition.
-The host issues the call while the GPU is busy filling the cache, so only GPU time is measured. The timer fills the L2
-cache by reading. If the timer filled the cache by writing, the GPU would copy the written data to memory during the
-call. On a CPU, a wall clock measures the time. On a GPU and on a CPU, a warm-up comes first, because the first call of
-a program compiles the program.
+The function `measure` takes a function to call, and a device. The returned `Timing` has the seconds of each repetition.
+A call on a GPU returns before the work is done, so events on the CUDA stream measure the time. A call that finds its
+inputs in the L2 cache would be unusually fast, so the cache is filled with other data before each repetition. The host
+issues the call while the GPU is busy filling the cache, so only GPU time is measured. The timer fills the L2 cache by
+reading. If the timer filled the cache by writing, the GPU would copy the written data to memory during the call. On a
+CPU, a wall clock measures the time. On a GPU and on a CPU, a warm-up comes first, because the first call of a program
+compiles the program.
 
 On a GPU, the measured time does not include the time that the host needs for a call. To measure the host's time, call
 the result of `program.bind(...)` on tiny arrays: the GPU then has almost nothing to do.

@@ -1,10 +1,11 @@
 """Measured schedules for programs: when schedules are measured, which results count as right, and what is cached.
 
-The function `tune` takes a program, the arrays of a call, and an effort (how many schedules to measure). It returns the
-fastest `Options`. The file minitri/runtime/schedule_search.py measures several `Options`, the candidates. A candidate
-counts as right if its result is close to the result of the program without optimisations. The function `chosen` caches
-the fastest options for a call on disk. The cache key contains the program, the sizes, strides and dtypes, the GPU and
-the version of Triton. With `effort="full"`, options that `effort="quick"` measured and cached are not used.
+The function `tune` takes a program, the arrays of a call, and an effort (how many schedules to measure). The function
+`tune` returns the fastest `Options` (settings for schedules). The file minitri/runtime/schedule_search.py measures
+several `Options`, the candidates. A candidate counts as right if its result is close to the result of the program
+without optimisations. The function `chosen` caches the fastest options for a call on disk. The cache key contains the
+program, the sizes, strides and dtypes, the GPU and the version of Triton. With `effort="full"`, options that
+`effort="quick"` measured and cached are not used.
 
 For general kernels, the cost model chooses the schedules, without measurements. A general kernel serves all shapes of a
 program that was called with many shapes.

@@ -29,7 +29,7 @@ class Variants:
     """The `Executable` objects (compiled kernels) of one program.
 
     `kept`: the `Executable` objects, one for each compilation context.
-    `shapes`: the sizes and strides of each call that got kernels for its own shape.
+    `shapes`: the sizes and strides of the calls whose kernels were compiled for exactly one shape.
     """
 
     def __init__(self) -> None:
@@ -72,8 +72,8 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns the sizes that the call shares with all recorded `shapes`. Sizes that never changed are constants in
-        a general kernel (a kernel for many shapes). All other sizes are arguments of the general kernel.
+        """Returns the sizes that are the same in this call and in all recorded `shapes`. Sizes that never changed are
+        constants in a general kernel (a kernel for many shapes). All other sizes are arguments of the general kernel.
         """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}

@@ -1,8 +1,8 @@
 """Makes random well-typed programs and arrays, for testing with hypothesis.
 
-The function `random_program` takes a seed. It returns a `RandomProgram`, which has the text of a module and sizes for
-the dimensions of the program. The function `programs` returns a strategy of the library hypothesis, which also shortens
-failing programs. The method `arguments` of a `RandomProgram` makes numpy arrays for a call.
+The function `random_program` takes a seed, and returns a `RandomProgram`. A `RandomProgram` has the text of a module,
+and sizes for the dimensions of the program. The function `programs` returns a strategy of the library hypothesis, which
+also shortens failing programs. The method `arguments` of a `RandomProgram` makes numpy arrays for a call.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):
@@ -12,7 +12,8 @@ The one idea: random programs are valid by construction. The reference evaluator
 statement is written. When the program writer adds the next statement, it knows the dtype and the shape of every value.
 
 `statement_forms.toml`: contains the forms of statements, with placeholders.
-`statement_writer.py`: draws forms and fills them. minitri/bench/random_programs.py uses it too.
+`statement_writer.py`: chooses forms (statements with placeholders) at random, and fills the placeholders. The file
+    minitri/bench/random_programs.py uses this module too.
 `statement_placeholders.py`: fills each placeholder with a parameter, an earlier value, an axis or a size.
 `small_random_programs.py`: writes the statements and the text of a whole program, and shrinks failing programs.
 `equivalent_programs.py`: makes changed programs that must compute the same result.

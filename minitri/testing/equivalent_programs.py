@@ -1,15 +1,15 @@
 """Metamorphic tests: changed programs that must compute the same result as the original.
 
-Each function in the dictionary `RELATIONS` takes the text of a random program. It returns a changed program. The
+Each function in the dictionary `RELATIONS` takes the text of a random program, and returns a changed program. The
 changed program is called with the same arguments as the original program. If a result of the original program is exact,
 the changed program must return the same bits. If a result of the original program is not exact, the changed program's
 result must lie within the original's error bounds. A program with added dead code must have the same generated source
 as the original program.
 
-`without simplify`: the optional pass `simplify` is left out. Every other optional pass is left out in the same way.
+`without NAME`: the optional pass NAME, such as `simplify`, is left out.
 `permuted`: the operands of commutative operators are exchanged.
 `dead code`: statements are added whose results are not used.
-`renamed`: parameters, variables and dimensions get other names, which sort in another order.
+`renamed`: parameters, variables and dimensions get other names, so that their alphabetical order changes.
 `small blocks`: tiles have few elements, so small arrays need many programs and loops.
 """
 
@@ -70,7 +70,7 @@ def with_dead_code(text: str) -> Program:
 
 
 def renamed(text: str) -> Program:
-    """Renames a program's own names, so that their alphabetical order is reversed."""
+    """Renames a program's own names, so that their alphabetical order changes."""
     start = text.index("def program(")
     own = dict.fromkeys(w for w in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text[start:]) if OWN_NAMES.fullmatch(w))
     other = {name: f"{'N' if name.isupper() else 'q'}{len(own) - k}" for k, name in enumerate(own)}

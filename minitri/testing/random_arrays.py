@@ -31,8 +31,8 @@ def elements(
 ) -> Any:
     """Returns random elements for an array.
 
-    If `usual` is true, some arrays contain special values such as NaN. Some integer arrays then contain integers below
-    `low` or above `high`.
+    If `usual` is true, some arrays contain special values such as NaN, and some integer arrays contain integers outside
+    the range from `low` to `high`.
     """
     special = usual and rng.random() < 0.25
     if dtype.kind == "b":

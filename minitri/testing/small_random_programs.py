@@ -1,7 +1,7 @@
 """Makes random programs for tests. The random programs have statements of all kinds. The arrays are small, of any dtype
 and rank, and have awkward sizes such as 0 and 17.
 
-The function `written` takes a `Tape`, which makes the random choices. It returns a `RandomProgram`, which is valid by
+The function `written` takes a `Tape`, which makes the random choices. The returned `RandomProgram` is valid by
 construction.
 
     def program(x: f16[N, M], y: i8[1, M]):

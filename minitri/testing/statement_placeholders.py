@@ -118,7 +118,7 @@ class FormFiller(StatementWriter):
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
 
     def dimensions(self) -> dict[str, int]:
-        """Returns the dimensions that occur in the types of parameters, with their sizes."""
+        """Returns the size of each dimension that occurs in the type of a parameter."""
         named = {word for p in self.arrays.values() for word in words(p.type)}
         return {n: s for n, s in self.sizes.items() if n in named}
 
@@ -172,7 +172,7 @@ class FormFiller(StatementWriter):
         """Returns the name of a second operand for x: another value that broadcasts with x, or a new parameter. If no
         existing value broadcasts with x, the function always adds a parameter.
 
-        The statement accepts the common dtype to which x and the chosen value are promoted.
+        The statement accepts the dtype that results from promoting x and the second operand.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -268,8 +268,8 @@ class FormFiller(StatementWriter):
         """Returns the indices along an axis of x as text, such as `arange(N)[:, None]`. The array of indices broadcasts
         with x.
 
-        For the placeholder {place}, `step` is 0, and the method chooses the axis at random. For {next_place}, `step` is
-        1: the method uses axis k - 1 if its previous call used axis k.
+        If `step` is 0, the method chooses the axis at random (placeholder {place}). If `step` is 1, the method uses the
+        axis before the axis of the previous call (placeholder {next_place}).
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

@@ -5,12 +5,11 @@ A `StatementWriter` takes a table of statements with placeholders, and a functio
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
-Two writers of whole programs share the statement writer of this file. The file small_random_programs.py writes programs
-for tests, and the file minitri/bench/random_programs.py writes programs of everyday sizes. A writer of whole programs
-is a subclass of `StatementWriter`. The subclass defines two methods, `placeholder` and `value`. The method
-`placeholder` returns the text that replaces a placeholder such as {x}. The method `value` computes the value that a new
-statement assigns. If the method `value` raises an exception that `refusals` lists, the statement is left out of the
-program.
+Two modules write whole programs with the class `StatementWriter`. The module small_random_programs.py writes programs
+for tests, and minitri/bench/random_programs.py writes programs of everyday sizes. A writer of whole programs is a
+subclass of `StatementWriter`. The subclass defines two methods, `placeholder` and `value`. The method `placeholder`
+returns the text that replaces a placeholder such as {x}. The method `value` computes the value that a new statement
+assigns. If the method `value` raises an exception that `refusals` lists, the statement is left out of the program.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ class DoesNotFit(Exception):
 class Statement(Record):
     """A statement `name = text`.
 
-    A `Statement` has its kind in the table of forms, the values that it reads, and the shape of its result.
+    The field `kind` is a key in the table of forms. The field `reads` has the names of the values that `text` uses, and
+    `shape` is the shape of the result.
     """
 
     name: str
@@ -65,14 +65,15 @@ class StatementWriter:
     `kinds`: for each kind of statement, the lists of forms (templates of statements), by name.
     `words`: a dict from placeholders to lists of texts. Each occurrence of a placeholder gets one text from the
         placeholder's list.
-    `drawn_again`: the placeholders outside of `words` that also get a new text at each occurrence.
-    `refusals`: exception classes. A statement that raises such an exception is not added to the program.
+    `drawn_again`: other placeholders that get a new text at each occurrence, as the placeholders in `words` do.
+    `refusals`: exception classes. If `placeholder` or `value` raises an exception of these classes, the statement is
+        not added to the program.
 
     A subclass of `StatementWriter` defines two methods:
 
     `placeholder(name, filled)` returns the text for a placeholder, or raises DoesNotFit. `value(text, reads, group)`
-    returns the value that a statement computes, or raises DoesNotFit. The argument `group`
-        is the name of the list that contains the statement's form.
+    returns the value that a statement computes, or raises DoesNotFit. The argument `group` is the name of the list that
+    contains the statement's form.
     """
 
     placeholder: Callable[[str, Filled], Any]

@@ -29,7 +29,7 @@ class Names:
     """Maps the names in expressions to dimensions, axes and values.
 
     `sizes`: the dimensions in the types of the inputs, by name.
-    `axes`: the axes of the line that is being read, by name.
+    `axes`: the axes that the current line of the text can use, by name.
     `value`: a function that returns the symbol of a name such as `%3` or `@0`. `value` returns None for an unknown
         name.
     """

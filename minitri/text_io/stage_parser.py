@@ -2,12 +2,12 @@
 
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 
-The function `read` takes the text of a graph, of a plan of kernels, or of tile programs. It returns a syntax node for
-every line and expression. A syntax error in the text becomes a ParseError MT0501. The one idea: the graph, kernels and
-tile programs have one grammar (ir.lark), because the lines of all three have the same syntax. Each syntax node has its
-range of characters in the text, so that an error (`Mistake`) can point at a wrong node. From the syntax nodes,
-graph/text.py makes a graph, kernels/parse.py makes kernels, and tiles/text.py makes tile programs. The functions of
-read_expressions.py interpret the names and numbers in nodes.
+The function `read` takes the text of a graph, of a plan of kernels, or of tile programs. The function `read` returns a
+syntax node for every line and expression of the text. A syntax error in the text becomes a ParseError MT0501. The one
+idea: the graph, kernels and tile programs have one grammar (ir.lark), because the lines of all three have the same
+syntax. Each syntax node has its range of characters in the text, so that an error (`Mistake`) can point at a wrong
+node. From the syntax nodes, graph/text.py makes a graph, kernels/parse.py makes kernels, and tiles/text.py makes tile
+programs. The functions of read_expressions.py interpret the names and numbers in nodes.
 
 The size of numbers and the depth of nesting are limited, because the text is not trusted.
 """

@@ -14,7 +14,7 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
     <op>                  the name of an operator, a reduction or a scan
 
 The method `Template.write` takes the fields of an operation. The result is the text of the operation. The method
-`LineReader.fields` takes a parsed line. It returns the class and the fields of the operation. Each intermediate
+`LineReader.fields` takes a parsed line, and returns the class and the fields of the operation. Each intermediate
 representation (graph, kernels, tile programs) has its templates in a file `lines.toml` in its folder. The file text.py
 in the folder of a representation writes the lines. The file text.py or parse.py in this folder reads the lines.
 """

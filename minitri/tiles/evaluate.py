@@ -1,8 +1,9 @@
 """Evaluates tile programs with numpy. The result of this evaluator defines what a tile program means.
 
-The function `evaluate` takes tile programs, an array for each input, and the sizes. It returns the output arrays. The
-one idea: numpy runs all grid programs one after another. For each axis, the evaluator keeps a current block. A loop
-moves the current block along the axis of the loop. The file minitri/kernels/evaluate.py computes each op.
+The function `evaluate` takes tile programs, an array for each input, and the sizes of dimensions. The result is a tuple
+of the output arrays. The one idea: numpy runs all grid programs one after another. For each axis, the evaluator stores
+the indices of one block, the current block. Each iteration of a loop sets the current block of the loop's axis. The
+file minitri/kernels/evaluate.py computes each op.
 
 In an unmasked tile program, the evaluator cuts off a block at the end of its axis. In a masked tile program, every
 element of a block exists, and masks decide which elements an access reads or writes. The sanitizer
@@ -70,8 +71,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Sets the current block of an axis: the block that starts at the index `first`.
 
-        The argument `looping` says whether the block is an iteration of a loop. If the tile program has no masks, the
-        last block of a loop contains only the indices inside the axis.
+        The argument `looping` is true if the block belongs to an iteration of a loop over the axis. If the tile program
+        has no masks, the last block of a loop contains only the indices inside the axis.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
@@ -118,7 +119,7 @@ class _Run(Values):
         return default if bound is None else int(np.asarray(bound.compute(self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """For each axis, returns the slice of a carried value that covers the current block."""
+        """Returns, for each axis, the slice that selects the current block in an array as large as a complete block."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class _Run(Values):
         return super().value(op)
 
     def _watch_ends(self, op: Op, axes: Sequence[str], value: Any, before: Any = None) -> None:
-        """Reports elements past the end of an axis that would change a reduction."""
+        """Reports an error if elements past the end of an axis would change the result of a reduction."""
         for name in axes:
             k = self.names.index(name)
             if self.masked and name in self.axes and self.real[name] < value.shape[k] > 1:
