@@ -1,4 +1,5 @@
-"""tile → tile.masked: every load and store gets a mask. A mask gives a reason for each test and each omitted test.
+"""tile → tile.masked: every load and store gets a mask. A mask lists the bounds checks of the access, and says for each
+axis why a check is needed or not.
 
     %0: f32[i] = load x[i]
     becomes
@@ -76,8 +77,8 @@ def same(a: Number, b: Number) -> bool:
 
 
 class Masking:
-    """Adds masks to one tile program. A subclass can prove that a bounds test, or a replacement of elements past the
-    end, is not needed.
+    """Adds masks to one tile program. A subclass can leave out bounds checks that it proves unnecessary. A subclass can
+    also leave out replacements of elements past the end of an axis.
     """
 
     def __init__(self, program: Program) -> None:

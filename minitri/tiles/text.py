@@ -160,7 +160,9 @@ class _Body(Body):
         return about
 
     def loop(self, nest: Node) -> Loop:
-        """Parses a loop. Of the values that the loop computes, later lines can use only the carried values."""
+        """Parses a loop. Lines after the loop can use the values that the loop carries, but no other values from inside
+        the loop.
+        """
         head, *lines = nest.parts
         self._axes(head.operands, "a loop names the axes that it walks, each once")
         before = dict(self.values)

@@ -29,7 +29,7 @@ STEP = "    "
 
 
 class Lines:
-    """The lines of a Triton function that is being written.
+    """Collects the lines of one Triton function.
 
     `texts`: the lines of source text, including their indentation. A line computes at most one operation.
     `ops`: pairs of a line number, counted from 1, and the operation that the line computes.
@@ -151,8 +151,8 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """Returns the source text of an index expression. The expression can contain axes, and the symbols in
-        `picks`, which stand for computed values.
+        """Returns the source text of an index expression. The expression can contain axes, and symbols for computed
+        values. The argument `picks` has the value of each symbol.
         """
         bound = dict(picks)
         free, products = on_host(d)
