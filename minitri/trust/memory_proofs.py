@@ -1,5 +1,5 @@
-"""Proves that a masked tile program stays in its arrays, and writes every element once. Also proves that each bounds
-check is needed.
+"""Proves that a masked tile program stays in its arrays, and writes every element once. The module also proves that
+each bounds check of the program is needed.
 
 The function `prove` takes a masked tile program, and the conditions that minitri checks at each call. It returns a list
 of verdicts, each about one of three claims:
