@@ -132,8 +132,8 @@ class Masking:
     # ---- what can be proven ----------------------------------------------------------
 
     def needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Collection[Dim]) -> dict[Dim, str]:
-        """Finds the conditions of the load or store `op` that need no test. Returns the reason for each such condition.
-        `tests` maps each bounds check to its axis.
+        """Finds the mask conditions that need not be tested for the load or store `op`. Returns the reason for each of
+        these conditions. `tests` maps each bounds check to its axis.
         """
         return {}
 

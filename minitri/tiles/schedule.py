@@ -186,7 +186,7 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns lower limits for the block sizes that a caller can choose for the axes of products."""
+    """Returns the smallest block sizes that a caller can choose for the axes of products."""
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
     return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}

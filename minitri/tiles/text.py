@@ -82,7 +82,7 @@ def _hints(program: Program, about: Op | Loop) -> list[str]:
 
 
 def statements(program: Program) -> dict[Op, str]:
-    """Returns the line of each op in the text of the program, without hints."""
+    """Returns a dict with the text line of each op of the program. The lines contain no hints."""
     names: dict[Op, str] = {}
     return {op: format_op(op, names) for op in program.ops()}
 

@@ -117,7 +117,7 @@ def _type(op: Op) -> tuple[DType, set[str]]:
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """Checks that loop bounds depend only on sizes and on the grid program's block."""
+    """Checks that loop bounds depend only on sizes, and on the first index of the block along each grid axis."""
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
     fixed = all(s.kind == "size" or s.name in starts for d in bounds for s in d.symbols())

@@ -92,7 +92,9 @@ class _Emitter(Expressions):
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
     def _peeled_branches(self, axis: TileAxis) -> None:
-        """Writes the kernel's statements twice: without and with bounds checks along one grid axis."""
+        """Writes the kernel's statements in two branches, of which only the second has the bounds checks of a grid
+        axis.
+        """
         whole = self.size(axis.extent // axis.block)
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
         self._branch("else:", frozenset())  # the last tile, if it is incomplete

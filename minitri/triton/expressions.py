@@ -124,7 +124,8 @@ def convert(name: str, source: DType, target: DType) -> str:
 class Expressions:
     """Writes expressions over the values and axes of one tile program.
 
-    `extents`: the number of elements of a tile along each axis. Axes along which a tile has one element are left out.
+    `extents`: the number of elements of a tile along each axis. `extents` lacks the axes along which a tile has one
+        element.
     `names`: maps each operation that is already computed to its name in the source, such as v3.
     `predicates`: a dict from each computed condition to its variable in the source, such as m5. In a condition, names
         such as v3 stand for loaded values.

@@ -1,8 +1,8 @@
 """Counterexamples: small sizes and an index for which an access leaves its array.
 
 The function `out_of_bounds` takes a masked tile program and one of its accesses. It returns an `Example`, or None if no
-trial finds a counterexample. The one idea: the search tries concrete numbers, because arithmetic on numbers shows
-whether an access is out of bounds.
+trial finds a counterexample. The one idea: the search computes array indices from concrete numbers, because a number
+shows at once whether an index is out of bounds.
 
 The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, the
 search tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an

@@ -201,7 +201,7 @@ def _reason(error: Exception) -> str:
 
 
 def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
-    """Returns for each output the values that a correct implementation can return."""
+    """Returns an `Enclosure` for each output: the values that a correct implementation can return."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 
