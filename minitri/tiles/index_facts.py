@@ -3,9 +3,10 @@
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
 The function `known` takes a tile program, and one load or store of this program. The returned facts
-(minitri/base/inequalities.py) are true whenever this load or store runs. The one idea: the division of each axis into
-blocks gives all facts about its indices. A grid program runs only if no grid axis is empty, so the extents of the grid
-axes are at least 1. A loaded value can be any number, so there are no facts about loaded values.
+(minitri/base/inequalities.py) are true whenever this load or store runs. The one idea: facts about indices follow
+from the division of each axis into blocks, and from the conditions in the mask. A grid program runs only if no grid
+axis is empty, so the extents of the grid axes are at least 1. A loaded value can be any number, so only the mask gives
+facts about loaded values.
 """
 
 from collections.abc import Iterator, Sequence

@@ -316,7 +316,8 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 class Programs(Record, eq=False):
     """The tile programs of a plan, in launch order.
 
-    The field `plan` has the inputs, outputs, conditions and temporaries of the tile programs.
+    The field `plan` has the inputs, outputs, conditions and temporaries of the tile programs. The tile programs do not
+    use the kernels of this plan.
     """
 
     plan: Plan

@@ -13,9 +13,10 @@ size and a role: grid, whole or loop.
 The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase is a group
 of loops, followed by reductions over the axes of the loops. If two results of a phase need loops over the same axes,
 one loop nest computes both results. If a loop nest needs elements that an earlier phase (group of loops) used, the loop
-nest loads and computes these elements again. If an axis has the role "whole", one block contains the whole axis, so no
-element is loaded a second time. For a reduction, a loop carries a partial result for each position in a block. After
-the loop, a final reduction over the block combines the partial results.
+nest loads and computes these elements again. If an axis has the role "whole", one block contains the whole axis, so the
+axis needs no loop. Outside of loops, each op of the kernel is computed only once. For a reduction, a loop carries a
+partial result for each position in a block. After the loop, a final reduction over the block combines the partial
+results.
 
 The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
 reduction. The file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a
@@ -86,7 +87,7 @@ class Lowering:
 
     def without_transports(self, kernel: Kernel) -> Kernel:
         """Returns the kernel without `rescale` and `shift` (corrections of a partial sum) wherever these corrections
-        are not needed. A sum keeps its corrections if its loop also computes another reduction.
+        are not needed. A sum keeps its corrections only if a loop computes the sum and the field `online` is true.
 
         Corrections are needed only if the sum depends on a reduction whose value changes in the same loop. A reduction
         that reads all elements at once, without a loop, has no partial sum.

@@ -1,5 +1,5 @@
-"""tile → tile.masked: every load and store gets a mask. A mask lists the bounds checks of the access, and says for each
-axis why a check is needed or not.
+"""tile → tile.masked: every load and store gets a mask. A mask lists the conditions that the access tests. The mask
+also gives a reason for each bounds check and for each omitted test.
 
     %0: f32[i] = load x[i]
     becomes
@@ -77,8 +77,8 @@ def same(a: Number, b: Number) -> bool:
 
 
 class Masking:
-    """Adds masks to one tile program. A subclass can leave out bounds checks that it proves unnecessary. A subclass can
-    also leave out replacements of elements past the end of an axis.
+    """Adds masks to one tile program. A subclass can leave out tests that it proves unnecessary. A subclass can also
+    leave out unnecessary replacements of elements past the end of an axis.
     """
 
     def __init__(self, program: Program) -> None:

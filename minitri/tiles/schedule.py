@@ -170,7 +170,7 @@ def size(axis: Axis, unknown: int) -> int:
 
 def fitting(axis: Axis, most: int) -> int:
     """Returns the block size of a row or column axis. The block size is the axis size, rounded up to a power of two,
-    and limited to the range from `LEAST` to `most`.
+    and limited to the range from `LEAST` to `most`. `LEAST` is the minimum of `tl.dot`.
     """
     return min(most, max(LEAST, ceil_pow2(size(axis, most))))
 
@@ -224,10 +224,10 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
     """Raises CompileError MT0404 if `options` has a block size for an axis that no plan of the program has.
 
-    A plan is the list of kernels for given array sizes. The function `general` makes the plans for other array sizes,
-    and for symbolic sizes. A program can lose an axis for some sizes, for example if the axis has length 1 or is merged
-    into its neighbour. If a plan for other array sizes has the axis, `check_axes` raises no error. A caller can tune
-    block sizes for arrays of one shape, and use the same block sizes for all shapes.
+    A plan contains the kernels of a program. The function `general` makes plans for other array sizes, or for symbolic
+    sizes. A program can lose an axis for some sizes, for example if the axis has length 1 or is merged into its
+    neighbour. If one of the plans from `general` has the axis, `check_axes` raises no error. A caller can tune block
+    sizes for arrays of one shape, and use the same block sizes for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

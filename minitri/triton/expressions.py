@@ -153,7 +153,7 @@ class Expressions:
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
         """Returns the source text of an index expression. The expression can contain axes, and symbols for computed
-        values. The argument `picks` has the value of each symbol.
+        values. The argument `picks` pairs each symbol of a computed value with this value.
         """
         bound = dict(picks)
         free, products = on_host(d)

@@ -28,7 +28,8 @@ def widened(lanes: str, program: Program) -> str:
     """Returns the Triton code of the positions in a block, such as `tl.arange(0, 64)`. If memory offsets need 64 bits,
     the code converts the positions to 64-bit integers.
 
-    The code computes the indices along grid axes from the tile number `tile`, which already has 64 bits.
+    Indices along grid axes need no conversion, because they are computed from the tile number `tile`. If memory offsets
+    need 64 bits, `tile` already has 64 bits.
     """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 

@@ -116,7 +116,7 @@ class CheckReport(NamedTuple):
 
     @property
     def guilty(self) -> str | None:
-        """The name of the first wrong pass, or None if every pass is right."""
+        """The name of the first pass with a wrong result, or None if every result is right."""
         return self.first and self.first.by
 
     @property

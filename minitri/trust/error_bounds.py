@@ -167,7 +167,7 @@ class _Analysis:
         return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, unrounded, radius) + early
 
     def _accumulator_start_error(self, product: Node, start: Node) -> Any:
-        """Returns the rounding error to add for `a @ b + c` if a kernel adds the products to the start value `c`."""
+        """Returns the rounding error to add for `a @ b + c`, because kernels can start the sum of products with `c`."""
         # Triton's pass triton-combine makes the kernel do so: it rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         if product not in self.terms:
             return 0.0

@@ -96,7 +96,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of grid programs, of all kernels, that started before the current grid program."""
+        """The position of the current grid program in `runs`: the number of grid programs that started before it."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
