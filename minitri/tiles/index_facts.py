@@ -3,9 +3,10 @@
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
 The function `known` takes a tile program, and one load or store of this program. The returned facts
-(minitri/base/inequalities.py) are true whenever this load or store runs. The one idea: all facts follow from the blocks
-of each axis, and from the fact that grid programs exist only if no grid axis is empty. A loaded value can be any
-number, so there are no facts about loaded values.
+(minitri/base/inequalities.py) are true whenever this load or store runs. The one idea: facts about indices follow
+from the division of each axis into blocks, and from the conditions in the mask. A grid program runs only if no grid
+axis is empty, so the extents of the grid axes are at least 1. A loaded value can be any number, so only the mask gives
+facts about loaded values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ def lane_symbol(a: TileAxis) -> Symbol:
 
 
 def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
-    """Yields facts about the range of an axis's index, and about positions in a block."""
+    """Yields inequalities that limit the index of an axis, and the position of an element in its block."""
     said = f"{a.name} < {a.blocks * a.block} by {a.blocks} blocks of {a.block}"
     if a.role == "whole":
         said = f"{a.name} < {a.block}, one block"

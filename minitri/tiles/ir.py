@@ -18,7 +18,7 @@ past the end of the axis, or past the end of the block. Masks stop loads and sto
 or block.
 
 A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
-loop, the op has the value of the last iteration.
+loop, the value of the `Carry` op is the value that the last iteration computed.
 
 A tile program has no operations on whole arrays. The statements of a tile program say in which order everything is
 computed.
@@ -92,9 +92,10 @@ class Hints(Record):
     returns zeros past the end of its array. Only the hints `fast` and `descriptor` can change values.
 
     `descriptor`: the block sizes of the tensor descriptor that makes the access, one for each axis of the array.
-    `evict_first`: whether the L2 cache may drop the loaded elements before others.
+    `evict_first`: whether the L2 cache should drop the loaded elements before other elements.
     `fast`: whether the operator is compiled to its faster, less precise fast-math form.
-    `in_parts`: whether the maximum of each row is computed in two steps, with parts of 16 columns in the first step.
+    `in_parts`: whether the maximum of each row is computed in two steps. The first step computes the elementwise
+        maximum of blocks of 16 columns.
     `unknown_start`: whether the initial value of a `Carry` is hidden from Triton's compiler.
     `wait`: whether each iteration of the loop first waits until the tensor cores have finished.
     """
@@ -115,13 +116,13 @@ class LaunchOptions(Record, kw_only=True, eq=False):
 
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
-    `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation). The operands of
-        neighbouring tiles then stay in the L2 cache.
+    `group`: how many tiles along the last-but-one grid axis have consecutive numbers (rasterisation). Tiles with
+        consecutive numbers share operands, so these operands stay in the L2 cache.
     `descriptors`: whether loads use tensor descriptors where that is possible.
     `persistent`: the number of grid programs of a persistent kernel. 0 means one grid program for each tile.
     `registers`: the most registers that a thread may use. 0 means that Triton's compiler decides.
-    `descriptor_stores`: whether stores use tensor descriptors too where that is possible. Without `descriptors`,
-        `descriptor_stores` has no effect.
+    `descriptor_stores`: whether stores, like loads, use tensor descriptors where that is possible. Without
+        `descriptors`, `descriptor_stores` has no effect.
     """
 
     warps: int = 4
@@ -142,9 +143,10 @@ class Program(LaunchOptions, eq=False):
     `returning`: whether loops run backwards, from the last block to the first. Loops that carry values always run
         forwards.
     `peeled`: whether tiles completely inside the last grid axis skip the bounds checks of that axis.
-    `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). The program then
-        waits for the previous kernel's results.
-    `flattened`: whether the loop over the tiles of a persistent kernel and the loop inside it become one loop.
+    `early_start`: whether a grid program starts before the previous kernel ends (dependent launch). The grid program
+        then waits for the end of the previous kernel before it loads anything.
+    `flattened`: whether the two nested loops of a persistent kernel, over its tiles and inside each tile, become one
+        loop.
     `hints`: hints about how the target compiles single ops and loops. The keys of `hints` are ops and loops.
     """
 
@@ -203,8 +205,8 @@ class Program(LaunchOptions, eq=False):
     def factors(self, dot: Dot) -> tuple[Op, Op]:
         """Returns the two operands of a matrix product in the order in which they are multiplied.
 
-        If the tile program has the column axis before the row axis, the product is computed transposed: with its
-        factors exchanged.
+        If the column axis comes before the row axis in the tile program, `b` is the first operand, because the product
+        is computed transposed.
         """
         row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
         return (dot.a, dot.b) if row < column else (dot.b, dot.a)
@@ -216,16 +218,17 @@ class Program(LaunchOptions, eq=False):
 
 
 def index_axes(op: Access) -> set[str]:
-    """Returns the names of the axes in the index of a load or store. For the symbol `r_lane`, an element's position in
-    its block of the axis `r`, the set contains `r`.
+    """Returns the names of the axes in the index of a load or store. The symbol `r_lane`, the position of an element in
+    its block, counts as the axis `r`.
     """
     return {name.removesuffix("_lane") for name in op.indexed_by}
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """Solves the inequality `condition >= 0` for one index. For example, `n - 3 - i >= 0` becomes `i < n - 2`, where
-    the index i is alone on one side. The bound, such as `n - 2`, is the same for all elements of a tile. It contains no
-    loaded value, and no index of an axis in `lanes` (axes with several elements).
+    the index i is alone on one side. The bound, such as `n - 2`, is the same for all elements of a tile. The bound
+    contains no loaded value, and no index of an axis in `lanes`. Along the axes in `lanes`, tiles have several
+    elements.
 
     From a bounds check such as `i < n - 2`, Triton can tell how many neighbouring elements have the same result.
     """
@@ -237,9 +240,9 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
-    """Splits an expression into a sum that the CPU can compute, and a list of the other products. The CPU (the host)
-    computes all terms that depend on sizes only. A product that contains an axis or a loaded value, such as -2*N*i,
-    cannot be computed by the CPU.
+    """Splits an expression into terms that the CPU can compute, and terms that only the kernel can compute. The CPU
+    (the host) computes all terms that depend on sizes only. A product that contains an axis or a loaded value, such as
+    -2*N*i, cannot be computed by the CPU.
 
     Example: the product -2*N*i is split into its sign -1, the factor 2*N, which the CPU computes, and the remaining
     factor i.
@@ -256,7 +259,8 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 
 class BlockIndex(Record):
-    """The index along one dimension of an array, for each element of a block along the axis `axis`.
+    """Describes which index each element of a block has along one dimension of an array. The field `axis` is the axis
+    of the block.
 
     If the field `walks` is true, an element's array index is `offset` plus the element's index along the axis. If the
     field `walks` is false, an element's array index is `offset` plus the element's position in the block (0, 1, …). If
@@ -283,7 +287,7 @@ def block_index(program: Program, index: Dim) -> BlockIndex | None:
 
 
 def index_ranges(program: Program) -> dict[Symbol, Range]:
-    """Returns the values that each axis's index and each block's start can have, as ranges. The index of an axis
+    """Returns the range of the index of each axis, and the range of the first index of its blocks. The index of an axis
     includes elements past the end.
     """
     found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
@@ -299,7 +303,8 @@ def enclosing(program: Program, op: Op) -> tuple[str, ...]:
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     """Checks whether every block of a loop lies completely inside its axis.
 
-    A loop over 100 elements with blocks of 32 must end at 96 or earlier.
+    For example, a loop over 100 elements in blocks of 32 must end at index 96 or earlier, because the block from 96 to
+    127 is not completely inside the axis.
     """
     whole = axis.extent // axis.block * axis.block
     if loop.last is None or len(loop.axes) != 1:
@@ -311,7 +316,8 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 class Programs(Record, eq=False):
     """The tile programs of a plan, in launch order.
 
-    Tile programs use the inputs, outputs, conditions and temporaries of the plan, but not the kernels.
+    The field `plan` has the inputs, outputs, conditions and temporaries of the tile programs. The tile programs do not
+    use the kernels of this plan.
     """
 
     plan: Plan

@@ -13,9 +13,10 @@ size and a role: grid, whole or loop.
 The one idea: the body of a tile program consists of phases, which are executed one after another. Each phase is a group
 of loops, followed by reductions over the axes of the loops. If two results of a phase need loops over the same axes,
 one loop nest computes both results. If a loop nest needs elements that an earlier phase (group of loops) used, the loop
-nest loads and computes these elements again. A row along an axis with the role "whole" is one block, so no loop reads
-the row twice. For a reduction, a loop carries a partial result for each position in a block. After the loop, a final
-reduction over the block combines the partial results.
+nest loads and computes these elements again. If an axis has the role "whole", one block contains the whole axis, so the
+axis needs no loop. Outside of loops, each op of the kernel is computed only once. For a reduction, a loop carries a
+partial result for each position in a block. After the loop, a final reduction over the block combines the partial
+results.
 
 The class `Lowering` puts two reductions into separate loops if the second reduction depends on the result of the first
 reduction. The file minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a
@@ -38,8 +39,8 @@ from minitri.tiles.schedule import Schedule
 
 
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
-    """Lowers a kernel to a tile program. If one reduction uses the result of another, the loop of the other reduction
-    comes first.
+    """Lowers a kernel to a tile program. If reduction B uses the result of reduction A, the loop of A comes before the
+    loop of B.
     """
     return Lowering.lower(kernel, schedule)
 
@@ -64,7 +65,7 @@ class Nest:
 class Lowering:
     """Makes the statements of one tile program in `out`.
 
-    Constants and initial values come before the loop that uses them, and equal constants share one op. In a loop, the
+    The constants and initial values that a loop uses come before the loop. Equal constants share one op. In a loop, the
     result of an op has every axis that an operand of the op has. The axes are in the program's order.
     """
 
@@ -85,11 +86,11 @@ class Lowering:
         return Program(kernel.name, axes, kernel.buffers, tuple(body), relaxed=kernel.relaxed, **options)
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel without the corrections of partial sums (`rescale` and `shift`). The corrections of a sum
-        stay if the sum shares a loop with another reduction.
+        """Returns the kernel without `rescale` and `shift` (corrections of a partial sum) wherever these corrections
+        are not needed. A sum keeps its corrections only if a loop computes the sum and the field `online` is true.
 
-        Corrections (`rescale` and `shift`) are needed only if a sum depends on another reduction of the same loop. A
-        reduction that reads all elements at once, without a loop, has no partial sum.
+        Corrections are needed only if the sum depends on a reduction whose value changes in the same loop. A reduction
+        that reads all elements at once, without a loop, has no partial sum.
         """
 
         def untransported(op: Op) -> Op:
@@ -122,8 +123,8 @@ class Lowering:
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
-        """Returns the axes that an op reduces by a loop. If an op reduces a looped axis, its result exists only after
-        the loop.
+        """Returns the axes with the role "loop" that an op reduces. If an op reduces a looped axis, its result exists
+        only after the loop.
         """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 

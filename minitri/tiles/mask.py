@@ -1,4 +1,5 @@
-"""tile → tile.masked: every load and store gets a mask. A mask gives a reason for each test and each omitted test.
+"""tile → tile.masked: every load and store gets a mask. A mask lists the conditions that the access tests. The mask
+also gives a reason for each bounds check and for each omitted test.
 
     %0: f32[i] = load x[i]
     becomes
@@ -76,8 +77,8 @@ def same(a: Number, b: Number) -> bool:
 
 
 class Masking:
-    """Adds masks to one tile program. A subclass can prove that a bounds test, or a replacement of elements past the
-    end, is not needed.
+    """Adds masks to one tile program. A subclass can leave out tests that it proves unnecessary. A subclass can also
+    leave out unnecessary replacements of elements past the end of an axis.
     """
 
     def __init__(self, program: Program) -> None:
@@ -131,8 +132,8 @@ class Masking:
     # ---- what can be proven ----------------------------------------------------------
 
     def needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Collection[Dim]) -> dict[Dim, str]:
-        """Finds the conditions of the load or store `op` that need no test. Returns the reason for each such condition.
-        `tests` maps each bounds check to its axis.
+        """Finds the mask conditions that need not be tested for the load or store `op`. Returns the reason for each of
+        these conditions. `tests` maps each bounds check to its axis.
         """
         return {}
 

@@ -36,8 +36,8 @@ class Schedule(LaunchOptions):
     `axes`: a dict from an axis to its role and its block size. If an axis is not in the dict, each grid program
         computes only one index of this axis.
     `rule`: a description of the rule that chose this schedule.
-    `near`: whether the elements of a loop stay in a cache until a second loop reads these elements. An online reduction
-        (one loop instead of two) would then save nothing.
+    `near`: whether a cache still contains the elements of one loop when a second loop reads the same elements. If
+        `near` is true, replacing the two loops by one (an online reduction) saves nothing.
     """
 
     axes: Mapping[str, tuple[str, int]]
@@ -55,9 +55,9 @@ class Options(Record):
     `blocks`: the block sizes, by the name of the axis, such as {"i": 3}.
     `warps`: the number of warps that run one grid program.
     `stages`: the number of blocks that a pipelined loop keeps in flight (Triton's `num_stages`).
-    `group`: how many tiles along the last-but-one grid axis run side by side (rasterisation).
-    `descriptors`: whether loads use tensor descriptors. If True, a persistent kernel with enough shared memory also
-        stores through tensor descriptors.
+    `group`: how many tiles along the last-but-one grid axis have consecutive numbers (rasterisation).
+    `descriptors`: whether loads use tensor descriptors. If `descriptors` is True, a persistent kernel with enough
+        shared memory also uses tensor descriptors for its stores.
     `persistent`: the number of grid programs of a persistent kernel.
     `registers`: the most registers that a thread may use (NVIDIA).
 
@@ -169,8 +169,8 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def fitting(axis: Axis, most: int) -> int:
-    """Returns the block size of a row or column axis. Rounds the axis size up to a power of two, but returns at least
-    `LEAST` (the minimum of `tl.dot`) and at most `most`.
+    """Returns the block size of a row or column axis. The block size is the axis size, rounded up to a power of two,
+    and limited to the range from `LEAST` to `most`. `LEAST` is the minimum of `tl.dot`.
     """
     return min(most, max(LEAST, ceil_pow2(size(axis, most))))
 
@@ -186,7 +186,7 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns lower limits for the block sizes that a caller can choose for the axes of products."""
+    """Returns the smallest block sizes that a caller can choose for the axes of products."""
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
     return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}
@@ -212,7 +212,7 @@ def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule
 
 
 def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
-    """Applies the caller's block size `wanted` to an axis. Also decides whether programs loop over the axis."""
+    """Returns the role and block size of an axis, changed by the caller's block size `wanted`."""
     if wanted is None:
         return role, block
     if role == "grid":
@@ -222,12 +222,12 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """Raises CompileError MT0404 if `options` has a block size for an axis that the program lacks for all array sizes.
+    """Raises CompileError MT0404 if `options` has a block size for an axis that no plan of the program has.
 
-    The function `general` makes more plans (lists of kernels) of the program: for other sizes, and for symbolic sizes.
-    A program can lose an axis for some sizes, for example if the axis has length 1 or is merged into its neighbour. If
-    the axis exists for other array sizes, the function raises no error. A caller can tune block sizes for arrays of one
-    shape, and use the same block sizes for all shapes.
+    A plan contains the kernels of a program. The function `general` makes plans for other array sizes, or for symbolic
+    sizes. A program can lose an axis for some sizes, for example if the axis has length 1 or is merged into its
+    neighbour. If one of the plans from `general` has the axis, `check_axes` raises no error. A caller can tune block
+    sizes for arrays of one shape, and use the same block sizes for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

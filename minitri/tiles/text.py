@@ -82,7 +82,7 @@ def _hints(program: Program, about: Op | Loop) -> list[str]:
 
 
 def statements(program: Program) -> dict[Op, str]:
-    """Returns the line of each op in the text of the program, without hints."""
+    """Returns a dict with the text line of each op of the program. The lines contain no hints."""
     names: dict[Op, str] = {}
     return {op: format_op(op, names) for op in program.ops()}
 
@@ -160,7 +160,9 @@ class _Body(Body):
         return about
 
     def loop(self, nest: Node) -> Loop:
-        """Parses a loop. Of the values that the loop computes, later lines can use only the carried values."""
+        """Parses a loop. Lines after the loop can use the values that the loop carries, but no other values from inside
+        the loop.
+        """
         head, *lines = nest.parts
         self._axes(head.operands, "a loop names the axes that it walks, each once")
         before = dict(self.values)

@@ -72,8 +72,8 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
 
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
-    """Returns the row axis and the column axis of a row maximum, if the maximum can be computed in parts. Returns an
-    empty tuple if `op` is no maximum over rows, or cannot be computed in parts.
+    """Returns the row axis and the column axis of `op` if `op` can have the hint `in_parts`, and otherwise an empty
+    tuple. Only the maximum of each row of a tile can have this hint.
     """
     wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
     rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]
@@ -117,7 +117,7 @@ def _type(op: Op) -> tuple[DType, set[str]]:
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """Checks that loop bounds depend only on sizes and on the grid program's block."""
+    """Checks that loop bounds depend only on sizes, and on the first index of the block along each grid axis."""
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
     fixed = all(s.kind == "size" or s.name in starts for d in bounds for s in d.symbols())

@@ -135,8 +135,9 @@ def stage_text(texts: Mapping[str, str], stage: str) -> str:
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
     """Returns the machine code of an NVIDIA kernel, with the source line of each instruction.
 
-    The argument `ptx` is a PTX text of the same kernel, possibly with other source lines. If the machine instructions
-    of `ptx` and `asm` are equal, the result shows the source lines of `ptx`.
+    The argument `ptx` is a PTX text of the same kernel. The source lines in `ptx` can differ from the source lines in
+    `asm`. If `ptx` and `asm` have equal machine instructions, the result shows the source lines of `ptx`, and otherwise
+    the source lines of `asm`.
     """
     try:
         located = _assembled(ptx, kernel, target)

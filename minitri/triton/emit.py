@@ -2,18 +2,18 @@
 
 The function `emit` takes a tile program. It returns an `EmittedKernel`: the text of one `@triton.jit` function, and a
 description of its arguments. Each line of the function computes at most one operation of the tile program. Triton
-records a line number for each machine instruction. The line number of an instruction tells which operation the
-instruction belongs to. `EmittedKernel.lines` has the line number of each operation.
+records a line number for each machine instruction. The line number of a machine instruction shows to which operation of
+the tile program the instruction belongs. `EmittedKernel.lines` has the line number of each operation.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
 The emitter knows nothing except the tile program: neither the target nor the other kernels. Earlier passes have chosen
 fusion, schedules, masks and hints. The emitter decides only how to write the program in Triton. For example, the
-emitter writes the bounds check `776 - i >= 0` as `i < 777`. Triton recognises only the form `i < 777` when it vectorises
-loads. The emitter writes Triton's own `//` and `%` where the ranges of the operands prove that no operand is negative.
-If an operand is possibly negative, the emitter writes calls of `rt` functions instead of `//` and `%`
-(triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
-condition that several loads or stores test is computed once, under one name.
+emitter writes the bounds check `776 - i >= 0` as `i < 777`. Triton recognises only the form `i < 777` when it
+vectorises loads. The emitter writes Triton's own `//` and `%` where the ranges of the operands prove that no operand is
+negative. If an operand is possibly negative, the emitter writes calls of `rt` functions instead of `//` and `%`
+(triton/expressions.py). If a factor of a product does not have its axes in the order that `tl.dot` needs, `tl.trans`
+transposes the factor. A condition that several loads or stores test is computed once, under one name.
 
 No text from the user gets into the Triton source. The emitter chooses all names: v0, v1, … for values, p0… for buffers,
 s0… for sizes, a0… for scalars, and i, j, r… for axes. The names of dtypes come from a table, and numbers are formatted
@@ -92,7 +92,9 @@ class _Emitter(Expressions):
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
     def _peeled_branches(self, axis: TileAxis) -> None:
-        """Writes the kernel's statements twice: without and with bounds checks along one grid axis."""
+        """Writes the kernel's statements in two branches, of which only the second has the bounds checks of a grid
+        axis.
+        """
         whole = self.size(axis.extent // axis.block)
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
         self._branch("else:", frozenset())  # the last tile, if it is incomplete

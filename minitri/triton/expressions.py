@@ -29,7 +29,7 @@ STEP = "    "
 
 
 class Lines:
-    """The lines of a Triton function that is being written.
+    """Collects the lines of one Triton function.
 
     `texts`: the lines of source text, including their indentation. A line computes at most one operation.
     `ops`: pairs of a line number, counted from 1, and the operation that the line computes.
@@ -124,7 +124,8 @@ def convert(name: str, source: DType, target: DType) -> str:
 class Expressions:
     """Writes expressions over the values and axes of one tile program.
 
-    `extents`: the number of elements of a tile along each axis. Axes along which a tile has one element are left out.
+    `extents`: the number of elements of a tile along each axis. `extents` lacks the axes along which a tile has one
+        element.
     `names`: maps each operation that is already computed to its name in the source, such as v3.
     `predicates`: a dict from each computed condition to its variable in the source, such as m5. In a condition, names
         such as v3 stand for loaded values.
@@ -151,8 +152,8 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """Returns the source text of an index expression. The expression can contain axes, and the symbols in
-        `picks`, which stand for computed values.
+        """Returns the source text of an index expression. The expression can contain axes, and symbols for computed
+        values. The argument `picks` pairs each symbol of a computed value with this value.
         """
         bound = dict(picks)
         free, products = on_host(d)

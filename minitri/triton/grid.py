@@ -28,7 +28,8 @@ def widened(lanes: str, program: Program) -> str:
     """Returns the Triton code of the positions in a block, such as `tl.arange(0, 64)`. If memory offsets need 64 bits,
     the code converts the positions to 64-bit integers.
 
-    Indices along grid axes are computed from the 64-bit tile number `tile`, so they already have 64 bits.
+    Indices along grid axes need no conversion, because they are computed from the tile number `tile`. If memory offsets
+    need 64 bits, `tile` already has 64 bits.
     """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
@@ -86,7 +87,7 @@ class Grid:
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Writes lines that compute the row and the column of a tile. Consecutive tiles are in the same few rows."""
+        """Writes lines that compute the row and the column of a tile from the tile's number, for the option `group`."""
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"
         if more:

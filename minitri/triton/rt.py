@@ -249,10 +249,10 @@ def reduce_max_in_parts(x):
     """Returns the maximum of each row of a matrix product. The function first splits each row into blocks of 16
     columns, and computes the elementwise maximum of the blocks.
 
-    After a product on tensor cores, each thread holds a quarter of a row in its registers. If a row were reduced at
-    once, each thread would compare its elements in one chain of instructions. Each instruction of a chain waits for the
-    previous instruction. With elementwise maxima, each thread computes four independent chains of maxima. The four
-    maxima do not depend on each other, so the GPU overlaps their instructions.
+    After a product on tensor cores, each thread holds a quarter of a row in its registers. If a row were reduced in one
+    step, each thread would compare its elements in one chain of instructions. Each instruction of a chain waits for the
+    previous instruction. If a thread first computes elementwise maxima, its instructions form four independent chains.
+    The GPU overlaps the instructions of independent chains.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

@@ -66,8 +66,8 @@ def relaxed_sigmoid(x):
 def relaxed_tanh(x):
     """Returns tanh(x) with a relative error of at most 2**-18.
 
-    The function computes tanh from 2**(|x| * 2 log2 e). Near x = 0, computing tanh from a power of two would lose
-    digits by cancellation. For such x, the function uses a polynomial of two terms.
+    The function computes tanh from 2**(|x| * 2 log2 e). For |x| < 0.085, the function uses a polynomial of two terms,
+    because a power of two would lose digits by cancellation.
     """
     far = 1.0 - 2.0 * reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))

@@ -6,8 +6,8 @@
 The functions `divide` and `sigmoid` take tiles or scalars of f32 or f64. `divide` returns the quotient of two operands.
 `sigmoid` returns 1 / (1 + exp(-x)). The numbers `ulp` in minitri/base/operators.toml give the largest errors, in units
 in the last place. The one idea: if all elements of a row are divided by the same number, its reciprocal is computed
-only once. No instructions handle special cases that cannot occur: for example, the divisor in `sigmoid` is never 0.
-Kernels call the functions of this file as `rt.NAME` (minitri/triton/rt.py).
+only once. The functions omit instructions for special cases that cannot occur: for example, the divisor in `sigmoid` is
+never 0. Kernels call the functions of this file as `rt.NAME` (minitri/triton/rt.py).
 
 For two f32 tiles of the same shape, `divide` calls Triton's `div_rn`.
 """
@@ -42,9 +42,8 @@ def sigmoid(x):
 def divide(a, b):
     """Returns a / b. If a whole row of a is divided by one number, the reciprocal of this number is computed only once.
 
-    With a reciprocal that is computed once for a row, quotients below `2**-100` are off by up to 3 units in the last
-    place. f32 quotients of at least `2**-100`, and all f32 quotients that are computed without a reciprocal, are
-    rounded correctly.
+    All f32 quotients of at least `2**-100` are rounded correctly. If a reciprocal is used, smaller quotients are off by
+    up to 3 units in the last place. Without a reciprocal, smaller f32 quotients are rounded correctly too.
     """
     if a.dtype == tl.float64:
         return a / b

@@ -1,8 +1,8 @@
 """Counterexamples: small sizes and an index for which an access leaves its array.
 
 The function `out_of_bounds` takes a masked tile program and one of its accesses. It returns an `Example`, or None if no
-trial finds a counterexample. The one idea: the search tries concrete numbers, because arithmetic on numbers shows
-whether an access is out of bounds.
+trial finds a counterexample. The one idea: the search computes array indices from concrete numbers, because a number
+shows at once whether an index is out of bounds.
 
 The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, the
 search tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an
@@ -113,7 +113,9 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 
 
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
-    """Checks whether a call with the given sizes is allowed and runs a grid program."""
+    """Checks whether the call conditions allow the given sizes, and whether a call with these sizes starts a grid
+    program.
+    """
     symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
         allowed = all(c.holds(symbols) for c in conditions)
@@ -192,7 +194,8 @@ class _Points:
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
         """Returns a dict for one tried point, with the index along each axis and each value that is loaded from memory.
-        `lane` has one array position for each number: first for the indices, then for the loaded values.
+        For each axis, and then for each loaded value, `lane` has a position in the array of numbers that the search
+        tries.
         """
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

@@ -155,7 +155,8 @@ class _Check:
 
         The function `run` returns the results that are compared.
 
-        `times` is the number of results for each output. It is 2 if `run` evaluates both the syntax tree and the graph.
+        `times` is the number of results for each output. `times` is 2 if `run` evaluates both the syntax tree and the
+        graph.
         """
         start = time.perf_counter()
         try:
@@ -182,7 +183,7 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Checks whether numpy must compute exactly equal results from two versions of a program."""
+    """Checks whether numpy's results must be exactly equal before and after a pass."""
     # For example, the number of warps does not change numpy's results, but a tensor descriptor can change them.
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
@@ -200,7 +201,7 @@ def _reason(error: Exception) -> str:
 
 
 def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
-    """Returns for each output the values that a correct implementation can return."""
+    """Returns an `Enclosure` for each output: the values that a correct implementation can return."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 

@@ -49,7 +49,7 @@ class Failure(NamedTuple):
     """The smallest failing call that the search found. The wrong pass is the first pass that fails for this call.
 
     `before`, `after`: the printed input and the printed output of the wrong pass.
-    `got`: the results of running the stage that comes out of the wrong pass. None if that stage does not run.
+    `got`: the results of the stage that the wrong pass made, or None if this stage does not run.
     """
 
     row: CheckRow
@@ -116,7 +116,7 @@ class CheckReport(NamedTuple):
 
     @property
     def guilty(self) -> str | None:
-        """The name of the first pass that breaks the program, or None if the report has no wrong row."""
+        """The name of the first pass with a wrong result, or None if every result is right."""
         return self.first and self.first.by
 
     @property

@@ -79,9 +79,11 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class Terms(NamedTuple):
-    """Numbers for the error bound of each element of a matrix product. Each element is a sum of terms.
+    """Two numbers for each element of a matrix product, from which the error bound of the element is computed. Each
+    element is a sum of terms.
 
-    `rounds` says how many times a term is rounded at most. `size` is the sum of the absolute values of the terms.
+    `rounds` is the largest number of times that a term is rounded. `size` is the sum of the absolute values of the
+    terms.
     """
 
     rounds: Any

@@ -19,9 +19,9 @@ is at most the sum of the errors of its terms, plus the rounding errors of its a
     sum of small whole numbers              0, because no order of addition rounds
 
 In the error bound for a sum of n terms x, the rounding unit u is half a unit in the last place of 1. The error bound
-for sums is from chapter 4 of Higham's book "Accuracy and Stability of Numerical Algorithms". A distance of inf means
-that the result can be any number, for example because a partial sum overflows in some orders of addition. The file
-error_bounds.py adds the rounding error of the operator itself.
+for sums is from chapter 4 of Higham's book "Accuracy and Stability of Numerical Algorithms". If the result can be any
+number, the largest possible error of the result is inf. For example, a partial sum can overflow in some orders of
+addition. The file error_bounds.py adds the rounding error of the operator itself.
 """
 
 import itertools
@@ -124,7 +124,7 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 
 
 def _power(args: Arrays, radii: Arrays) -> Any:
-    """Returns inf where the error of a power has no bound, and 0 elsewhere."""
+    """Returns inf for each power whose error can be arbitrarily large, and 0 for every other power."""
     (b, n), (eb, en) = args, radii
     # only where the base can be 0 or negative; never for an exact exponent that is not negative
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)

@@ -132,8 +132,8 @@ class _Magnitudes:
 
         The estimate is a numerical derivative. The operator of `node` is evaluated with a slightly larger, and with a
         slightly smaller, value of the argument at position k. The change of argument k is the magnitude of the argument
-        times s. The fraction s is `STEP` units in the last place of 1. Moving argument k changes the result. The larger
-        of the two changes is divided by the fraction s.
+        times s. The fraction s is `STEP` units in the last place of 1. The estimate is the larger of the two changes of
+        the result, divided by the fraction s.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]

@@ -1,5 +1,5 @@
-"""Proves that a masked tile program stays in its arrays, and writes every element once. Also proves that each bounds
-check is needed.
+"""Proves that a masked tile program stays in its arrays, and writes every element once. The module also proves that
+each bounds check of the program is needed.
 
 The function `prove` takes a masked tile program, and the conditions that minitri checks at each call. It returns a list
 of verdicts, each about one of three claims:
@@ -7,7 +7,7 @@ of verdicts, each about one of three claims:
 `in bounds`: an access stays in its array. The proof uses the ranges of the axes and the conditions of the mask. An
     example refutes a wrong claim.
 `needed`: for each condition of a mask, an example shows what happens without the condition.
-`written once`: for each buffer that is stored, the blocks cover every element, and no element twice.
+`written once`: for each buffer with stores, the blocks of the stores contain every element of the buffer exactly once.
 
 The one idea: the proofs come from an independent checker, which reads the masked program alone and does not rely on the
 masking pass. From the grid and the block sizes, the checker derives inequalities for the indices of each axis.
@@ -118,7 +118,7 @@ class _Proving:
         return verdict("not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
-        """Returns proofs that an access is in bounds, and the inequalities without a proof."""
+        """Returns the proofs that an index is in bounds, and the inequalities that the method cannot prove."""
         facts = self._facts(op, tests)
         goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
         proofs = [(g, follows(g, facts)) for g in goals]
@@ -159,7 +159,7 @@ class _Proving:
         return example._replace(at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns why a load needs the mask condition `test` even for indices inside the array."""
+        """Returns the reason why a load needs the condition `test`, if the reason is not the bounds of the array."""
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
         for s in test.symbols():

@@ -66,7 +66,7 @@ class Watch:
     `runs`: all grid programs that have begun, each with the name of the kernel and the position in the grid.
     `writers`: for each element of a temporary or output, the position in `runs` of the grid program that wrote it. -1
         if nothing wrote the element.
-    `readers`: for each element of an array, the number of the last run (grid program) that read the element. The dict
+    `readers`: for each element of an array, the number of the last run (grid program) that read the element. `readers`
         has only arrays that the current kernel both reads and writes.
     """
 
@@ -96,7 +96,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the current grid program: how many grid programs started before it, in all kernels."""
+        """The position of the current grid program in `runs`: the number of grid programs that started before it."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
@@ -150,8 +150,8 @@ class Watch:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
         The accumulator of a loop has the value `before` before an iteration, and the value `elements` after the
-        iteration. Both values must be equal. If `before` is None, all `elements` must be neutral for the reduction, for
-        example 0 for a sum.
+        iteration. The values `before` and `elements` must be equal. If `before` is None, all `elements` must be neutral
+        for the reduction, for example 0 for a sum.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before

@@ -12,16 +12,16 @@ its results are wrong and differ from call to call.
         v3 = …
 
 In three cases, the loop needs no hint `wait`, because Triton itself waits for the end of the product. Triton waits for
-the end of a product if the kernel has computed the second operand, instead of loading it. Triton waits for a product if
-the same iteration uses its sums, as in attention. Triton also waits for a product whose first operand comes from
-another product of the same iteration.
+the end of a product if the second operand of the product is a computed value, not a loaded block. Triton also waits for
+a product if other operations of the same iteration use the result of the product, as in attention. Triton also waits
+for a product whose first operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` transforms loops that reduce a loaded
 block and add the result to an accumulator. The pass transforms a loop only if the initial value of the accumulator is a
 constant. The pass assumes that only one operation reads the accumulator after the loop. If several operations read the
 accumulator after the end of its loop, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request
 11305). The function `rt.unknown` hides from the pass that the initial value of the accumulator is a constant. Therefore
-the pass skips the loop. LLVM later removes the code of the function `rt.unknown`, so it adds no instructions to the
+the pass skips the loop. LLVM later removes the code of `rt.unknown`, so `rt.unknown` adds no instructions to the
 machine code.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))

@@ -14,9 +14,9 @@ absolute values and additions correctly.
 The function `mended` takes the PTX of a kernel. It replaces the instructions that `ptxas` assembles wrongly, and
 returns the new PTX.
 
-Triton's own function `triton.compile` does not use the rewrites of ptxas.py. minitri calls `triton.compile` only if
-Triton's settings forbid or move its cache, or if they inspect or change the compilation
-(minitri/triton/cached_compile.py).
+Triton's own function `triton.compile` does not use the rewrites of ptxas.py. minitri calls `triton.compile` only for
+two kinds of settings of Triton. Settings of the first kind forbid or move Triton's cache. Settings of the second kind
+inspect or change the compilation (minitri/triton/cached_compile.py).
 """
 
 import re

@@ -8,12 +8,13 @@ ptxas 12.8 (of Triton 3.6) computes the addresses of both blocks from one regist
 contiguous columns, the machine code from ptxas takes the block's address from an uninitialised register. If the address
 of a block is wrong, the product lacks a part, or the program reads memory outside of its arrays.
 
-If software pipelining copies blocks in advance, Triton gives each block an address of its own. Triton copies no block
-in advance for a loop of one iteration. Triton copies in advance neither computed factors nor blocks with fewer than
-four contiguous bytes. For tiles of fewer than 64 rows, Triton uses instructions that read both factors from registers,
-not from shared memory. If ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer than 64 rows.
-`python tests/undefined_registers.py` searches the machine code of many kernels for reads of uninitialised registers.
-This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
+If software pipelining copies blocks to shared memory in advance, Triton gives each of these blocks an address of its
+own. Triton copies no block in advance for a loop of one iteration. Triton never copies a block in advance if the kernel
+computes the block, or if the block has fewer than four contiguous bytes. For tiles of fewer than 64 rows, Triton uses
+instructions that read both factors from registers, not from shared memory. If ptxas would compile a kernel wrongly,
+minitri gives the kernel tiles of fewer than 64 rows. `python tests/undefined_registers.py` searches the machine code of
+many kernels for reads of uninitialised registers. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later
+are supported.
 """
 
 from dataclasses import replace
