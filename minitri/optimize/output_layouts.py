@@ -76,7 +76,7 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns the axis order with the last two axes swapped, or None unless all loads of the array use this order."""
+    """Returns the axis order with the last two axes swapped if all loads of the array use it, or else None."""
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
 
@@ -165,9 +165,9 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a stored result in memory order: the axis with the largest stride comes first. The result is
     stored at `index`.
 
-    Each load with all axes of the result votes for the memory order of the loaded array. The function returns the order
-    of axes that gets the most votes. A load has one vote for each byte of an element: a load of f32 elements has 4
-    votes.
+    Each load whose index contains all axes of the result votes for the memory order of the loaded array. The function
+    returns the order of axes that gets the most votes. A load has one vote for each byte of an element: a load of f32
+    elements has 4 votes.
     """
     place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
     own = tuple(k for k, d in enumerate(index) if d != 0)

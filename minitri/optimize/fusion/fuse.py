@@ -75,7 +75,7 @@ def _as_one(rows: Sequence[Decision]) -> Decision:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields (node, kernel, is fused, number of loads and stores) for each node that reads a value."""
+    """Yields (reader, part, is fused, number of accesses) for each node that reads the value of `node`."""
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]  # nodes and numbers of parts (future kernels)
     # a value is stored in memory only if a node that reads it is not fused, or if it is an output of the program
     apart = any(node not in parts.parts[h] for _, h in readers)
