@@ -140,7 +140,7 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
 
 
 def _in_order(kernel: Kernel) -> Kernel:
-    """Returns the kernel with its parallel axes in the order of the first store."""
+    """Returns the kernel with its parallel axes in the order in which the index of the first store contains them."""
     index = next(op.index for op in kernel.body if isinstance(op, Store))
     # so that neighbouring grid programs store neighbouring elements
     places = {plain_axis(d): k for k, d in enumerate(index)}
@@ -152,7 +152,7 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields, for each load, the element size in bytes and the indices by decreasing stride."""
+    """Yields, for each load, the bytes of an element and the load's indices, sorted by decreasing stride."""
     # a result can have the layout of any array that the kernel loads
     for op in kernel.body:
         if isinstance(op, Load):

@@ -20,8 +20,8 @@ plan with kernels that store slices of results. If slices would increase a cost,
 function `with_slices` returns the given plan. A result is divided into slices only if a single kernel stores all of the
 slices.
 
-A result with more than `MOST` slices is not divided. The reason is that one grid program keeps the values of all slices
-in registers. A result is stored in slices only if the result is row-major in memory. Slices of fewer than `SECTOR`
+A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
+registers. A result is stored in slices only if the result is row-major in memory. Slices of fewer than `SECTOR`
 contiguous bytes are used only if they reduce the memory traffic.
 """
 

@@ -315,7 +315,7 @@ def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
-    """Returns the offset and the strides of a factor in memory, or None."""
+    """Returns the offset and the strides of a factor in memory, or None if the elements are not evenly spaced."""
     axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
     if not isinstance(element(factor, index).node, ir.Input):  # the factor is computed
         return None

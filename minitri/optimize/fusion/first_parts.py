@@ -2,11 +2,11 @@
 whether computing a value in several kernels costs less than storing the value.
 
 The class `FirstParts` divides the compute nodes of a graph into parts. Compute nodes are reductions, scans, products
-and elementwise nodes. Each reduction, scan and product starts a part (a future kernel) of its own. The part also
-contains the elementwise nodes whose results the reduction, scan or product reads. Several parts can need the value of
-one elementwise node. Then either each part computes the value, or one part stores the value in memory. Each part
-computes an elementwise value that it needs if loading the operands costs less than storing and loading the value.
-Later, minitri/optimize/fusion/partition.py merges parts.
+and elementwise nodes. Each reduction, scan and product starts a part (a future kernel) of its own. The part of a
+reduction, scan or product also contains the elementwise nodes whose results this operation reads. Several parts can
+need the value of one elementwise node. Then either each part computes the value, or one part stores the value in
+memory. Each part computes an elementwise value that it needs if loading the operands costs less than storing and
+loading the value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections.abc import Collection, Sequence

@@ -170,7 +170,7 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: OpBuilder, untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction of a partial sum, which is `identity` (no effect) for rows with `untouched`."""
+        """Returns the correction of a partial sum, which is `identity` (no effect) where `untouched` is true."""
         # `identity` (0 or 1) has no effect as a correction; the partial sums of `untouched` rows do not need one yet
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
@@ -193,7 +193,8 @@ class OnlineLowering(Lowering):
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether the ops only subtract the running maximum `y`. The lowest finite number can then replace -inf.
+    """Checks whether the ops only subtract the running maximum `y`. If so, the lowest finite number can replace a
+    running maximum of -inf.
 
     The function accepts a maximum y that is subtracted from the elements x, as in `exp(x - y)`. The ops may subtract y
     from the maximum of the earlier blocks, `old y`. An example is the correction factor of a sum, `exp(old y - y)`. The

@@ -80,7 +80,7 @@ def is_known(f: Formula) -> bool:
 
 
 def as_text(f: Formula) -> str:
-    """Returns the formula as text, which the printed program shows as a reason."""
+    """Returns a formula as text, for the reasons that the printed program gives."""
     return folded(f, comparison, "a condition on values", "{} and {}".format, "({} or {})".format)
 
 
@@ -205,7 +205,8 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
-    """Returns the interval of indices at which an affine expression is not negative, or None."""
+    """Returns the interval of indices at which an affine expression is not negative, or None if the ends are unknown.
+    """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)  # the expression is c * index + rest
     c, found = coefficient.constant, ends(others)
     if found is None or c is None:  # the interval is unknown

@@ -179,7 +179,7 @@ class _Skipping:
         return Loop(self.loop.axes, carries, live(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
-        """Returns text that explains why a loop can skip blocks or conditions."""
+        """Returns a text that says why a loop can skip blocks or omit the test of a condition."""
         if not self.choices:
             return (f"whole blocks of {self.axis.name} stand apart from the last one",)
         condition = ranges.as_text(self.condition)
