@@ -205,8 +205,7 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
-    """Returns the interval of indices at which an affine expression is not negative, or None if the ends are unknown.
-    """
+    """Returns the interval of indices at which `expr` is not negative, or None if the interval is unknown."""
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)  # the expression is c * index + rest
     c, found = coefficient.constant, ends(others)
     if found is None or c is None:  # the interval is unknown
