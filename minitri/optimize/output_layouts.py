@@ -14,7 +14,8 @@ the kernel that stores it.
 
 The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
 begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and
-wide asynchronous copies need rows that begin at multiples of 16 bytes:
+wide asynchronous copies need rows that begin at multiples of 16 bytes. In this example, each row is followed by a gap
+of 4 elements:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 

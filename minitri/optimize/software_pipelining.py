@@ -12,8 +12,8 @@
 
 Shared memory can contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts the load of
 the next block only at the end of an iteration, when the space of the used block is free. A product at the start of the
-next iteration must wait until the load of its block has ended. In a pipelined loop, the GPU loads blocks and computes
-products at the same time.
+next iteration must wait until the block that the product reads has been loaded. In a pipelined loop, the GPU loads
+blocks and computes products at the same time.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the

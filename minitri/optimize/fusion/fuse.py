@@ -3,11 +3,11 @@
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
 At first, there is one part (a future kernel) for each reduction, scan and product. Each part also contains the
-elementwise nodes that its operation reads. Two parts that read the same elementwise value both compute this value, if
-that is cheaper than storing and loading it. Then parts are merged, beginning with the two parts that exchange the most
-bytes. A merge must not create a cycle of parts that depend on each other (partition.py). One kernel must be able to
-compute all nodes of the merged part (one_kernel.py). The reasons against a merge appear in the ledger, the list of
-fusion decisions.
+elementwise nodes that its operation reads. Two parts that read the same elementwise value both compute the value if
+this is cheaper than storing and loading the value. Then parts are merged, beginning with the two parts that exchange
+the most bytes. A merge must not create a cycle of parts that depend on each other (partition.py). One kernel must be
+able to compute all nodes of the merged part (one_kernel.py). The reasons against a merge appear in the ledger, the list
+of fusion decisions.
 
 The schedule rules choose block sizes and loops after fusion.
 """
