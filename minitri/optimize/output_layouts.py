@@ -153,7 +153,7 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields, for each load, the bytes of an element and the load's indices, sorted by decreasing stride."""
+    """Yields, for each load, the size of an element in bytes, and the load's indices by decreasing stride."""
     # a result can have the layout of any array that the kernel loads
     for op in kernel.body:
         if isinstance(op, Load):

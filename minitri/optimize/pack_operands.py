@@ -10,11 +10,11 @@
 The hardware can copy a block of a matrix directly to shared memory if two conditions hold. The rows of the matrix must
 begin at multiples of 16 bytes, and the copy must leave each element unchanged. TF32 products also need factors that are
 contiguous along the depth, the summed axis ("K-major"). For f32 factors on tensor cores (f32_products.py), the first
-factor need not be contiguous along the depth. If the second factor is not contiguous along the depth, the pass has
-three choices: copy the factor, swap the two factors, or multiply without tensor cores. The factors of a product can be
-swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated time
-(product_cost.py). For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and
-`w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
+factor need not be contiguous along the depth. If the second f32 factor of a product is not contiguous along the depth,
+the pass has three choices: copy the factor, swap the two factors, or multiply without tensor cores. The factors of a
+product can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated
+time (product_cost.py). For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]`
+and `w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
 products that do not run on tensor cores run on the f32 units of the chip. For the f32 units, the elements of each row
 of the second factor must be adjacent in memory. A factor without the layout that its product needs is slow to read, and
 each tile of the result reads the factor again. If each element of a factor is used often, one packed copy costs less
@@ -99,7 +99,7 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 
 
 def _concatenated(factors: Iterable[Node]) -> set[Node]:
-    """Returns those factors that are concatenations of computed reductions or scans, such as padded running sums."""
+    """Returns the concatenations in factors that contain a reduction, scan or product, such as padded running sums."""
     tops = (element(f, tuple(map(axis, range(f.rank)))).node for f in factors)
     return {top for top in tops if isinstance(top, ir.Concat) and not is_read(top)}
 
@@ -315,7 +315,7 @@ def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
-    """Returns the offset and the strides of a factor in memory, or None if the elements are not evenly spaced."""
+    """Returns a factor's offset and strides in memory, or None if it is computed or its spacing is uneven."""
     axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
     if not isinstance(element(factor, index).node, ir.Input):  # the factor is computed
         return None

@@ -72,9 +72,10 @@ def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     """Returns the schedule of a kernel for the target of a compilation context. If the option `--without all` is given,
     returns the unoptimised schedule of minitri/pipeline.py.
 
-    A schedule uses tensor descriptors only if the target supports them. Tensor descriptors also require that all
-    offsets of the kernel fit into 32 bits. If the caller's options demand tensor descriptors, neither the target nor
-    the offsets are checked. The result is never a schedule that Triton is known to compile wrongly.
+    If the caller's options do not mention tensor descriptors, a schedule uses them only under two conditions. The
+    target must support tensor descriptors, and all offsets of the kernel must fit into 32 bits. If the caller's options
+    demand tensor descriptors, neither the target nor the offsets are checked. The result is never a schedule that
+    Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)
