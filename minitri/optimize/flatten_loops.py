@@ -9,7 +9,7 @@ loads the blocks of the next tile while it stores the present tile.
 
 The pass `flatten-loops` marks a persistent program `flattened` if its loops carry only one value, the sum of a matrix
 product. A loop with several carried values, as in attention, is not merged. If a merged loop carried several values,
-code from Triton 3.6 would read sums before they are computed.
+the code that Triton 3.6 generates would read sums before they are computed.
 """
 
 from dataclasses import replace

@@ -7,11 +7,11 @@
     %z = add %y, b                   %z = add %y, b
 
 The pass `hoist-loads` changes tile programs whose first loop computes matrix products. The pass moves small loads, such
-as the load of a bias, to a place before the first loop. If the load stays after the loop, no other work is left, so the
-grid program waits for memory. A load that starts before the loop can finish while the loop runs. Triton does not move
-loads across loops. Moving a computation out of a loop is called loop-invariant code motion (Aho, Lam, Sethi and Ullman,
-"Compilers", 2006, section 9.5). Unlike loop-invariant code motion, the pass `hoist-loads` moves loads that come after
-the loop.
+as the load of a bias, to a place before the first loop. If a grid program starts the load after the loop, the program
+has no other work and waits for memory. A load that starts before the loop can finish while the loop runs. Triton does
+not move loads across loops. Moving a computation out of a loop is called loop-invariant code motion (Aho, Lam, Sethi
+and Ullman, "Compilers", 2006, section 9.5). Unlike loop-invariant code motion, the pass `hoist-loads` moves loads that
+come after the loop.
 
 A load of more than 1024 elements is not moved before the loop, because the elements would occupy registers during the
 loop. If the first loop carries more than 64 numbers per thread to its next iteration, no load is moved, because few

@@ -17,14 +17,14 @@ Besides mask_elision.py, four other files of minitri/optimize/ omit bounds tests
 incomplete, the file skip_blocks/skip.py computes this block in a separate loop. The loop over the complete blocks needs
 no bounds test. The pass `boundary-peeling` runs before the pass `mask`, and marks some programs `peeled`. In a peeled
 program, the code for complete tiles does not test the end of the last grid axis. If tensor descriptors load a block
-(tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The loop that
-deferred_tf32_checks.py adds needs no bounds test. The added loop reads one index in each iteration, and this index is
-always inside the axis.
+(tensor_descriptors.py), the GPU's copy engine tests the bounds, so the program needs no test. The file
+deferred_tf32_checks.py adds a loop that needs no bounds test. The added loop reads one index in each iteration, and
+this index is always inside the axis.
 
 The proof that a test is needless uses the range of each axis (minitri/base/intervals.py). For an index that is not a
-polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py). If a proof would need relations between
-several axes, the test is not omitted. Gupta describes how a compiler omits bounds tests ("Optimizing array bound checks
-using flow analysis", 1993).
+polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py). If a proof would need a relation between
+several axes, such as `i <= j`, the test is not omitted. Gupta describes how a compiler omits bounds tests ("Optimizing
+array bound checks using flow analysis", 1993).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -112,7 +112,7 @@ class MaskElision(Masking):
         return axis.name in self.whole or (found is not None and same(found, value))
 
     def _masked_value(self, root: Op, axis: str) -> Any:
-        """Returns the value of an op past the end of an axis, if known."""
+        """Returns the value of an op at elements past the end of an axis, or None if this value is unknown."""
         for op in postorder([root], _elementwise_operands):
             if (op, axis) not in self.past_end:
                 self.past_end[op, axis] = self._past_end(op, axis)
@@ -150,8 +150,8 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 def implies(stronger: Dim, c: Dim) -> bool:
     """Checks whether the bounds check `stronger` implies the bounds check `c`: for example, i < N implies i < N + 2.
 
-    Returns False if one of the bounds checks compares several indices. In 32-bit arithmetic, only a comparison of a
-    single index is certainly exact.
+    Returns False if a bounds check contains several indices, as in i + j < N. In 32-bit arithmetic, i + j could
+    overflow.
     """
     solved, room = stronger.solved(lambda s: s.kind != "size"), c - stronger
     plain = solved is not None and all(s.kind == "size" for s in room.symbols())

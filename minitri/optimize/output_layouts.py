@@ -14,7 +14,8 @@ the kernel that stores it.
 
 The pass `output-layouts` also aligns the rows of some temporaries. A temporary that a product loads gets rows that
 begin at multiples of 16 bytes, with gaps between the rows if necessary. Tensor descriptors (tensor_descriptors.py) and
-wide asynchronous copies need rows that begin at multiples of 16 bytes:
+wide asynchronous copies need rows that begin at multiples of 16 bytes. In this example, each row is followed by a gap
+of 4 elements:
 
     temporary t0: bf16[8192, 4100]           -> temporary t0: bf16[8192, 4100] {strides = [4104, 1]}
 
@@ -76,7 +77,7 @@ def lay_out(plan: Plan) -> Plan:
 
 
 def _order_of_readers(plan: Plan, b: Buffer) -> Order | None:
-    """Returns the axis order with the last two axes swapped, or None unless all loads of the array use this order."""
+    """Returns the axis order with the last two axes swapped if all loads of the array use it, or else None."""
     rank = len(b.shape)
     loads = [(k, op) for k in plan.kernels for op in k.body if isinstance(op, Load) and op.buffer == b]
 
@@ -140,7 +141,7 @@ def _permuted(kernel: Kernel, orders: Mapping[Buffer, Order]) -> Kernel:
 
 
 def _in_order(kernel: Kernel) -> Kernel:
-    """Returns the kernel with its parallel axes in the order of the first store."""
+    """Returns the kernel with its parallel axes in the order in which the index of the first store contains them."""
     index = next(op.index for op in kernel.body if isinstance(op, Store))
     # so that neighbouring grid programs store neighbouring elements
     places = {plain_axis(d): k for k, d in enumerate(index)}
@@ -152,7 +153,7 @@ def _in_order(kernel: Kernel) -> Kernel:
 
 
 def _accesses(kernel: Kernel) -> Iterator[Access]:
-    """Yields, for each load, the element size in bytes and the indices by decreasing stride."""
+    """Yields, for each load, the size of an element in bytes, and the load's indices by decreasing stride."""
     # a result can have the layout of any array that the kernel loads
     for op in kernel.body:
         if isinstance(op, Load):
@@ -165,9 +166,9 @@ def memory_order(index: Sequence[Dim], accesses: Iterable[Access]) -> Order:
     """Returns the axes of a stored result in memory order: the axis with the largest stride comes first. The result is
     stored at `index`.
 
-    Each load with all axes of the result votes for the memory order of the loaded array. The function returns the order
-    of axes that gets the most votes. A load has one vote for each byte of an element: a load of f32 elements has 4
-    votes.
+    Each load whose index contains all axes of the result votes for the memory order of the loaded array. The function
+    returns the order of axes that gets the most votes. A load has one vote for each byte of an element: a load of f32
+    elements has 4 votes.
     """
     place = {part: k for k, d in enumerate(index) if d != 0 for part in (d, plain_axis(d)) if part is not None}
     own = tuple(k for k, d in enumerate(index) if d != 0)

@@ -9,8 +9,8 @@ Without slices, a kernel computes all operands of a concatenation for each eleme
 A loop over a row of the concatenation cannot compute the softmax of one operand, because the operand has shorter rows.
 With the pass `output-slices`, the kernel loops over the shorter rows of the operands, not over the rows of the
 concatenation. Each operand is computed once, and is stored into its own slice of the result. The optimisation requires
-that the operands of the concatenation have equal extents. Fusion treats the slices as separate results of the program.
-After fusion, one array contains all slices of a result.
+that all operands of a concatenation have the same extent along the concatenated axis. Fusion treats the slices as
+separate results of the program. After fusion, one array contains all slices of a result.
 
 Operations after a concatenation are applied to each slice. For example, `relu(concat((x, y)))` has the slices `relu(x)`
 and `relu(y)`.
@@ -20,8 +20,8 @@ plan with kernels that store slices of results. If slices would increase a cost,
 function `with_slices` returns the given plan. A result is divided into slices only if a single kernel stores all of the
 slices.
 
-A result with more than `MOST` slices is not divided. The reason is that one grid program keeps the values of all slices
-in registers. A result is stored in slices only if the result is row-major in memory. Slices of fewer than `SECTOR`
+A result with more than `MOST` slices is not divided, because one grid program keeps the values of all slices in
+registers. A result is stored in slices only if the result is row-major in memory. Slices of fewer than `SECTOR`
 contiguous bytes are used only if they reduce the memory traffic.
 """
 

@@ -10,14 +10,15 @@
 The hardware can copy a block of a matrix directly to shared memory if two conditions hold. The rows of the matrix must
 begin at multiples of 16 bytes, and the copy must leave each element unchanged. TF32 products also need factors that are
 contiguous along the depth, the summed axis ("K-major"). For f32 factors on tensor cores (f32_products.py), the first
-factor need not be contiguous along the depth. For a second factor with another layout, the pass has three choices: copy
-the factor, swap the two factors, or multiply without tensor cores. The factors of a product can be swapped because `x @
-w` equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated time (product_cost.py). For example,
-the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]` and `w: f32[768, 256]`. Transposed
-copies of all 256 matrices `w` would take longer than the products themselves. F32 products that do not run on tensor
-cores run on the f32 units of the chip. For the f32 units, the elements of each row of the second factor must be
-adjacent in memory. A factor without the layout that its product needs is slow to read, and each tile of the result
-reads the factor again. If each element of a factor is used often, one packed copy costs less than many slow reads.
+factor need not be contiguous along the depth. If the second f32 factor of a product is not contiguous along the depth,
+the pass has three choices: copy the factor, swap the two factors, or multiply without tensor cores. The factors of a
+product can be swapped because `x @ w` equals `(w.mT @ x.mT).mT`. The pass makes the choice with the least estimated
+time (product_cost.py). For example, the factors are swapped in a batch of 256 products `x @ w` with `x: f32[64, 768]`
+and `w: f32[768, 256]`. Transposed copies of all 256 matrices `w` would take longer than the products themselves. F32
+products that do not run on tensor cores run on the f32 units of the chip. For the f32 units, the elements of each row
+of the second factor must be adjacent in memory. A factor without the layout that its product needs is slow to read, and
+each tile of the result reads the factor again. If each element of a factor is used often, one packed copy costs less
+than many slow reads.
 
 The hardware can copy rows of an unpacked first factor to shared memory if the rows begin at multiples of 4 bytes. A
 first factor with such rows is packed only if the product uses each element at least REUSE_OF_ASYNC (1536) times. If the
@@ -98,7 +99,7 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 
 
 def _concatenated(factors: Iterable[Node]) -> set[Node]:
-    """Returns the concatenations among some factors that contain a reduction or a scan, such as padded running sums."""
+    """Returns the concatenations in factors that contain a reduction, scan or product, such as padded running sums."""
     tops = (element(f, tuple(map(axis, range(f.rank)))).node for f in factors)
     return {top for top in tops if isinstance(top, ir.Concat) and not is_read(top)}
 
@@ -159,8 +160,8 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
 
 
 def _is_rolled(factor: Node, depth: int, layouts: Layouts) -> bool:
-    """Checks whether the rows of a factor begin again after their end, as in roll(x, 1), or at elements that are not
-    aligned, as in a reshape of odd rows.
+    """Checks whether the rows of a factor wrap around, as in roll(x, 1), or begin at unaligned addresses, as in a
+    reshape of rows of odd length.
     """
     reads = _reads(factor, tuple(map(axis, range(factor.rank))), layouts)
     pairs = ((x, p) for x, offset in reads for p in offset.pairs() if axis_symbol(depth) in p.a.symbols())
@@ -176,7 +177,7 @@ def _is_of_parts(node: Contract, wanted: str) -> bool:
 
 
 def _least(node: Contract) -> tuple[int, int]:
-    """Returns two lower limits for a copy of a factor: uses of each element, and operations of the product."""
+    """Returns the fewest uses of an element and the fewest operations of a product that make a copy worthwhile."""
     tensor_cores = node.a.dtype.bits == 16 or node.precision == "tf32"
     return (REUSE, WORTH) if tensor_cores else (REUSE_OF_F32, WORTH_F32)
 
@@ -194,7 +195,7 @@ def _wanted(node: Contract, layouts: Layouts, chip: Chip, parts: bool) -> str:
 
 
 def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
-    """Returns the layout of factors with the least estimated time for a product."""
+    """Returns the layout of the factors for which the estimated time of a product is least."""
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
 
     def least(precision: str, m: int, n: int) -> float:
@@ -314,7 +315,7 @@ def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
-    """Returns the offset and the strides of a factor in memory, or None."""
+    """Returns a factor's offset and strides in memory, or None if it is computed or its spacing is uneven."""
     axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
     if not isinstance(element(factor, index).node, ir.Input):  # the factor is computed
         return None

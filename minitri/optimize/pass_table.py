@@ -72,9 +72,10 @@ def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     """Returns the schedule of a kernel for the target of a compilation context. If the option `--without all` is given,
     returns the unoptimised schedule of minitri/pipeline.py.
 
-    A schedule uses tensor descriptors only if the target supports them. All offsets must fit into 32 bits. The caller's
-    options can demand tensor descriptors in all cases. The result is never a schedule that Triton is known to compile
-    wrongly.
+    If the caller's options do not mention tensor descriptors, a schedule uses them only under two conditions. The
+    target must support tensor descriptors, and all offsets of the kernel must fit into 32 bits. If the caller's options
+    demand tensor descriptors, neither the target nor the offsets are checked. The result is never a schedule that
+    Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)
@@ -161,7 +162,7 @@ def room(
 
 
 def _core(name: str, **changes: Any) -> Pass:
-    """Returns a pass that every program needs, with some of its fields replaced."""
+    """Returns the pass `name` of the table `CORE`, with some fields of the pass replaced."""
     return replace(next(p for p in CORE if p.name == name), **changes)
 
 

@@ -12,9 +12,9 @@ into parts, a second kernel adds the results of the parts (split_k.py). The esti
 If the depth is divided into parts, fewer multiprocessors are idle in the last wave (the last group of programs that run
 at once). For example, a product of 72 tiles takes one wave. In this wave, 60 of 132 multiprocessors are idle. If the
 depth of each of the 72 tiles is divided into three parts, 216 programs run in two waves on 132 multiprocessors. Each
-program sums over a third of the depth, so a wave takes a third of the time. The two waves take 2/3 of the time of the
-product without parts. If a product spends most of its time reading its factors from memory, dividing the summed axis
-into parts saves little time.
+program sums over a third of the depth, so a wave takes a third of the time. Together, the two waves take 2/3 of the
+time that the single wave takes without parts. If a product spends most of its time reading its factors from memory,
+dividing the summed axis into parts saves little time.
 
 The estimated time of copying a factor is the time in which the memory of the chip reads and writes the factor once.
 

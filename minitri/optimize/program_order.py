@@ -57,7 +57,7 @@ def _returns(program: Program) -> bool:
 
 
 def _rises(program: Program, axis: TileAxis) -> bool:
-    """Checks whether loops run longer in the last tile of an axis than in the middle."""
+    """Checks whether loops run longer in the last tile of an axis than in the middle tile of the axis."""
     last = (axis.tiles.constant or FAR) - 1
     return _length(program, axis, last) > _length(program, axis, last // 2)
 

@@ -6,11 +6,11 @@ After a matrix product, each thread of a warp holds many elements from a row of 
 of a thread one after another, so each comparison waits for the previous comparison. If a row is divided into parts, a
 thread can compare the elements of several parts at the same time.
 
-If a matrix product has at least COLUMNS (128) columns, the maximum of each row is computed with the hint `in_parts`. A
-maximum is computed in parts (`in_parts`) only if each warp computes complete rows. If a loop carries the product to its
-next iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. A loop that carries a product should not
-compare the elements of a row one after another. Otherwise, NVIDIA's assembler makes the tensor cores wait for each
-instruction to end.
+If a matrix product has at least COLUMNS (128) columns, the maximum of each row is computed in parts of the row (hint
+`in_parts`). A maximum is computed in parts (`in_parts`) only if each warp computes complete rows. If a loop carries the
+product to its next iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. A loop that carries a
+product should not compare the elements of a row one after another. Otherwise, NVIDIA's assembler makes the tensor cores
+wait for each instruction to end.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
@@ -34,7 +34,7 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Returns the op where a chain of elementwise ops begins. The bool says whether a loop carries the value."""
+    """Returns the op where a chain of elementwise ops begins, and whether a loop carries the value of this op."""
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))
     # a loop carries the value of a `Carry` from one iteration to the next

@@ -12,8 +12,8 @@
 
 Shared memory can contain two blocks of an array, and an iteration uses one of the two blocks. Triton starts the load of
 the next block only at the end of an iteration, when the space of the used block is free. A product at the start of the
-next iteration must wait until the load of its block has ended. In a pipelined loop, the GPU loads blocks and computes
-products at the same time.
+next iteration must wait until the block that the product reads has been loaded. In a pipelined loop, the GPU loads
+blocks and computes products at the same time.
 
 Software pipelining starts work of the next iteration before the present one ends (Lam, "Software pipelining: an
 effective scheduling technique for VLIW machines", 1988). Moving the first ops of an iteration to the end of the
@@ -60,7 +60,7 @@ def rotate(program: Program) -> Program:
 
 
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
-    """Checks whether two loops have the same accumulators, and whether `before` covers the later blocks."""
+    """Checks whether `before` is a loop over later blocks of the same axes as `loop`, with the same accumulators."""
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
     return {c for c, _ in before.carries} == {c for c, _ in loop.carries}
@@ -73,8 +73,8 @@ class _Rotation:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """Returns ops that compute the first product, and then a loop. Each iteration of the loop computes the product
-        of the next iteration. Returns None if the loop cannot be pipelined.
+        """Returns the ops that compute the first product, followed by the pipelined loop. Each iteration of the
+        pipelined loop computes the product of the next iteration. Returns None if the loop cannot be pipelined.
         """
         makes = self._product() if self._covers_whole_axis() else []
         if not makes:

@@ -114,7 +114,7 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def _unit(node: Contract, depth: int) -> int:
-    """Returns how many elements of a row one aligned load can contain."""
+    """Returns how many neighbouring elements of a row one instruction can load."""
     # parts of 8 f16 elements begin at multiples of 16 bytes if the rows do
     return math.gcd(depth, ALIGNMENT // node.a.dtype.bytes)
 

@@ -8,20 +8,20 @@
 
 If the loop over keys is not split, attention with few rows starts few grid programs and leaves most of the chip idle.
 This optimisation works for every product whose first factor depends on a maximum along the summed axis, not only for
-attention. Each partial product uses the maximum of its own part, so it must be corrected for the maximum of all parts.
-The file minitri/graph/partial_sum_correction.py decides whether the correction is possible.
+attention. A partial product uses the maximum of its own part, so the partial product must be corrected for the maximum
+of all parts. The file minitri/graph/partial_sum_correction.py decides whether the correction is possible.
 
 All products in a loop are split into the same number of parts. In attention, the maximum, the sum of the exponentials,
 and the product with v are all split into the same parts. The first factor of a product can be a quotient whose divisor
-is a sum, as in a softmax. The pass then divides the product by the sum instead.
+is a sum, as in a softmax. Instead of the first factor, the pass then divides the result of the product by the sum.
 
 A loop of unknown length gets at most 32 parts, and some of these parts can be empty. A loop is not split if a size
 other than its length is unknown. A loop is also not split if its products have too many columns for one grid program.
 If equal parts are impossible, the pass pads the last part of the loop with elements that add 0 to the product. The loop
-can be padded only if a single array varies in the numerator of the first factor: the operand of the maximum. For
+can be padded only if the maximum's operand is the only array in the first factor that varies along the summed axis. For
 example, exp(s - max s) @ v can be padded, because exp(-inf) is 0. The product (w * exp(s - max s)) @ v cannot be padded
-if w is an array with the same shape as s. If a loop would need padding to be split, but cannot be padded, the loop is
-not split.
+if w is an array with the same shape as s. If equal parts are impossible and the loop cannot be padded, the loop is not
+split.
 """
 
 from __future__ import annotations

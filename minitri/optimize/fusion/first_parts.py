@@ -2,11 +2,11 @@
 whether computing a value in several kernels costs less than storing the value.
 
 The class `FirstParts` divides the compute nodes of a graph into parts. Compute nodes are reductions, scans, products
-and elementwise nodes. Each reduction, scan and product starts a part (a future kernel) of its own. The part also
-contains the elementwise nodes whose results the reduction, scan or product reads. Several parts can need the value of
-one elementwise node. Then either each part computes the value, or one part stores the value in memory. Each part that
-uses an elementwise node computes this node if loading the node's operands costs less than storing and loading the
-node's value. Later, minitri/optimize/fusion/partition.py merges parts.
+and elementwise nodes. Each reduction, scan and product starts a part (a future kernel) of its own. The part of a
+reduction, scan or product also contains the elementwise nodes whose results this operation reads. Several parts can
+need the value of one elementwise node. Then either each part computes the value, or one part stores the value in
+memory. Each part computes an elementwise value that it needs if loading the operands costs less than storing and
+loading the value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,8 +27,8 @@ class FirstParts:
     """The initial parts of a graph, before fusion merges parts. A part is a set of nodes that one kernel computes. The
     homes of a node are the parts that contain the node.
 
-    The set `stored` contains the nodes whose values must be stored in memory. The set `stored` also gets each node that
-    only copies elements, except the nodes in `free`.
+    The set `stored` contains the nodes whose values must be stored in memory. Nodes that only copy elements are added
+    to `stored`, unless the argument `free` contains them.
     """
 
     def __init__(self, graph: Graph, stored: set[Node], free: Collection[Node] = ()) -> None:
@@ -58,7 +58,7 @@ class FirstParts:
         return {n: reads[n] for n in self.compute}
 
     def roots(self, *homes: int) -> list[Node]:
-        """Returns the nodes that the parts `homes` must store: program outputs, and nodes that other parts use."""
+        """Returns the nodes of given parts that must be stored: program outputs, and nodes that other parts use."""
         used = {
             n for home in homes for n in self.parts[home]
             if n in self.outputs
@@ -94,7 +94,7 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _narrows_product(self, node: Apply) -> bool:
-        """Checks whether a node is the only user of a product, and casts the product to a narrower dtype."""
+        """Checks whether a node casts a product to a narrower dtype and is the product's only user."""
         source = self.sources[node][0] if self.sources[node] else node
         narrow = node.op == "cast" and node.dtype.bits < source.dtype.bits
         # a kernel that computes both stores only the converted product, so it stores fewer bytes

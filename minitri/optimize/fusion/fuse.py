@@ -3,11 +3,11 @@
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
 At first, there is one part (a future kernel) for each reduction, scan and product. Each part also contains the
-elementwise nodes that its operation reads. Two parts that read the same elementwise value both compute this value, if
-that is cheaper than storing and loading it. Then parts are merged, beginning with the two parts that exchange the most
-bytes. A merge must not create a cycle of parts that depend on each other (partition.py). One kernel must be able to
-compute all nodes of the merged part (one_kernel.py). The reasons against a merge appear in the ledger, the list of
-fusion decisions.
+elementwise nodes that its operation reads. Two parts that read the same elementwise value both compute the value if
+this is cheaper than storing and loading the value. Then parts are merged, beginning with the two parts that exchange
+the most bytes. A merge must not create a cycle of parts that depend on each other (partition.py). One kernel must be
+able to compute all nodes of the merged part (one_kernel.py). The reasons against a merge appear in the ledger, the list
+of fusion decisions.
 
 The schedule rules choose block sizes and loops after fusion.
 """
@@ -75,7 +75,7 @@ def _as_one(rows: Sequence[Decision]) -> Decision:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Yields (node, kernel, is fused, number of loads and stores) for each node that reads a value."""
+    """Yields (reader, part, is fused, number of accesses) for each node that reads the value of `node`."""
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]  # nodes and numbers of parts (future kernels)
     # a value is stored in memory only if a node that reads it is not fused, or if it is an output of the program
     apart = any(node not in parts.parts[h] for _, h in readers)

@@ -15,8 +15,8 @@ rules:
     all products have their rows along one axis, and their columns along one axis
     a scan runs along an axis with no other loop around it or inside it
 
-If a reduction lacked one of the kernel's parallel axes, it would be computed once for each index of this axis. If one
-grid program computes all indices of a parallel axis, reductions in a loop with matrix products may lack this axis.
+A reduction without one of the kernel's parallel axes would be computed once for each index of this axis. In a loop with
+matrix products, however, a reduction may lack a parallel axis of which each grid program has all indices.
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
@@ -119,7 +119,7 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 
 
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
-    """Chooses the node whose value is stored in memory, because one kernel cannot compute all nodes."""
+    """Chooses the value that must be stored in memory if one kernel cannot compute all nodes."""
     # `node` does not vary along the axes in `missing`: a result that does is stored instead
     for other, demand in part.stores[1:]:
         if other is not node and missing & axis_names(demand.index):
@@ -131,7 +131,7 @@ def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
 
 
 def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
-    """Finds the loop that reductions and matrix products share, and stores its axes in `part`."""
+    """Finds the loop that reductions and matrix products share, and sets `part.loop` and `part.held`."""
     demands = [(n, d) for n in contracts for d in part.demands[n]]
     inside = [(n, d) for n, d in demands if axis_names(d.index) & part.reduced]
     inner = {a for key in inside for a in part.over[key]}
@@ -147,7 +147,7 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 
 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Checks whether each loop iteration computes a matrix product. All reductions of the kernel share the loop."""
+    """Checks whether a matrix product is computed in each iteration of the loop that all reductions share."""
     if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False
     # The column index must be the loop's axis `r`, or `r` plus an offset such as `r + 1`; the row and batch indices

@@ -293,9 +293,9 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
     """Checks whether a path leads from one of `starts` to one of `ends`. A node that is in both `starts` and `ends`
     counts as a path.
 
-    The search follows edges forwards from `starts` and backwards from `ends`. Each step continues in the direction
-    whose last step reached fewer nodes. A search for a path from both of its ends stays fast even if one node of the
-    graph has a thousand edges.
+    The search follows edges forwards from `starts` and backwards from `ends`. Each step continues from the side
+    (`starts` or `ends`) whose last step reached fewer nodes. A search for a path from both of its ends stays fast even
+    if one node of the graph has a thousand edges.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before

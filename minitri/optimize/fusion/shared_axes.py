@@ -7,8 +7,8 @@ The class `FusedIndexing` takes a part of a graph: the nodes that one kernel com
 which the kernel needs a node. Such an index, for example `x[i, r]`, is called a *demand*. If a kernel has a single
 operation, the file minitri/kernels/demand.py finds the demands. In a part with several operations, a later operation
 reuses existing axes of the same length. Among existing axes of the same length, the kernel uses the axis that lets the
-operations share the most loads. A grid program that reduces a piece of an array can also store other results of this
-piece.
+operations share the most loads. A grid program that reduces a piece of an array can also store a result for each
+element of this piece.
 
     t[i] = sum over r of x[16384*i + r]      the index reaches each element of out once,
     out[16384*i + r] = 2 * x[16384*i + r]    so both need the same elements of x
@@ -33,10 +33,10 @@ class FusedIndexing(Indexing):
     """The axes of a kernel with several operations, and the indices at which the kernel needs each node. Raises
     NotOneKernel if the kernel would read too many arrays.
 
-    `loop`: the axis of a loop that computes both products and other reductions. None without such a loop.
-    `held`: the column axes of the products that sum over `loop`. Each grid program covers the held axes completely. The
-        file one_kernel.py sets both fields, `loop` and `held`.
-    `in_parts`: the results that are stored in parts, one part by each program of a split reduction. The value for a
+    `loop`: the axis of a loop that computes both products and other reductions. None if the kernel has no such loop.
+    `held`: axes of which each grid program has all indices. They are the column axes of the products whose sums run
+        over `loop`. The file one_kernel.py sets both fields, `loop` and `held`.
+    `in_parts`: results, such as `2 * x`, of which each grid program of a split reduction stores a part. The value for a
         result is True if the axes of this result are permuted.
     `transposed`: whether a product's column axis comes before its row axis. The file computed_factor_first.py sets
         `transposed`.
@@ -85,7 +85,7 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _index_in_parts(self, root: Node) -> tuple[Dim, ...] | None:
-        """Returns an index such as `16384*i + r` at which a split reduction stores another result."""
+        """Returns an index such as `16384*i + r` at which a split reduction can store the result `root`, or None."""
         # Each program of `sum(x)` adds up 16384 elements `x[16384*i + r]`. At this index, the kernel can also store the
         # result `2 * x`, so `sum(x)` and `2 * x` share one load of x.
         if not self.reduced:
@@ -201,7 +201,7 @@ class FusedIndexing(Indexing):
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Counts a node's operands that the kernel already needs, and the operands that are new."""
+        """Returns two counts of a node's operands: operands that the kernel already needs, and new operands."""
         count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
         while stack and len(seen) < limit:  # at most `limit` pairs of a node and its index
             node, demand = stack.pop()
@@ -217,7 +217,7 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the operand of a reduction and its index, or [] if the kernel lacks axes for the reduction."""
+        """Returns a reduction's operand with the operand's index, or [] if the kernel lacks axes for the reduction."""
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
@@ -227,7 +227,7 @@ class FusedIndexing(Indexing):
 
 
 def _is_product(node: Node) -> bool:
-    """Checks whether a node is a matrix product, or the sum of a product's parts."""
+    """Checks whether a node is a matrix product, or a sum of partial matrix products."""
     # minitri/optimize/split_k.py splits a product into parts and adds them up
     added = isinstance(node, Reduce) and isinstance(node.x, Contract) and max(node.axes) < node.x.rank - 2
     return added or isinstance(node, Contract)

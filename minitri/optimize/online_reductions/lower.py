@@ -8,10 +8,10 @@ The loop carries one value per row for each reduction, and updates this value af
 block needs a special rule:
 
 Maximum: -inf - -inf is nan, so a finite number replaces the maximum while all elements so far are -inf. If the program
-    only subtracts the maximum, the lowest float replaces it. The correction factor and the sum are then 0. If the
-    maximum is used in other ways, 0 replaces it, and the correction factor is 1. After the loop, one more factor
-    corrects the sum for the true maximum, which can be -inf. The result is therefore right even for a row that contains
-    only -inf.
+    only subtracts the maximum, the finite number is the lowest float. The correction factor and the sum are then 0. If
+    the maximum is used in other ways, the finite number is 0, and the correction factor is 1. After the loop, one more
+    factor corrects the sum for the true maximum, which can be -inf. The result is therefore right even for a row that
+    contains only -inf.
 Mean: while no element has been counted, the mean is 0 / 0. Because 0 / 0 is nan, 0 replaces the correction that is
     added to the sum (the shift).
 """
@@ -34,9 +34,9 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and element counts whose old values correct the partial sum of an op. An old value is the
-    value before the current block of the loop. In a softmax, for example, the sum *follows* the maximum: the loop
-    corrects the partial sum with the old maximum.
+    """Returns the reductions and element counts whose old values are used to correct an op's partial sum. An old value
+    is the value before the current block of the loop. In a softmax, for example, the sum *follows* the maximum: the
+    loop corrects the partial sum with the old maximum.
     """
     transports = [t for name in ("rescale", "shift") if (t := getattr(op, name, None)) is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
@@ -132,7 +132,7 @@ class OnlineLowering(Lowering):
     # Several sums can follow one maximum. They share the ops that `once` adds to the loop, or after the loop.
 
     def _finite(self, body: OpBuilder, op: Op, y: Op) -> Op:
-        """Returns the running maximum, or a finite number for rows with only -inf so far."""
+        """Returns the running maximum, or a finite number for rows in which all elements so far are -inf."""
         if op in self.low:
             return body.once(body.computed("maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min))))
         return body.once(body.computed("where", self._is_bottom(body, y), self.constant(y, 0.0), y))
@@ -170,7 +170,7 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: OpBuilder, untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction of a partial sum, or `identity` for rows where `untouched` is true."""
+        """Returns the correction of a partial sum, which is `identity` (no effect) where `untouched` is true."""
         # `identity` (0 or 1) has no effect as a correction; the partial sums of `untouched` rows do not need one yet
         return body.once(body.computed("where", untouched, self.constant(transport, identity), transport))
 
@@ -193,7 +193,8 @@ class OnlineLowering(Lowering):
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether the ops only subtract the running maximum `y`. The lowest finite number can then replace -inf.
+    """Checks whether the ops only subtract the running maximum `y`. If so, the lowest finite number can replace a
+    running maximum of -inf.
 
     The function accepts a maximum y that is subtracted from the elements x, as in `exp(x - y)`. The ops may subtract y
     from the maximum of the earlier blocks, `old y`. An example is the correction factor of a sum, `exp(old y - y)`. The
@@ -230,7 +231,7 @@ def _factor(op: Op) -> float:
 
 
 def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
-    """Counts the indices that nested loops visit up to the start (`before`) or the end of the current block."""
+    """Returns how many indices nested loops have visited at the start (`before`) or at the end of the current block."""
     first, *inner = axes
     start = block_start(first.name)
     if not inner:

@@ -6,12 +6,12 @@
                                                 m  = m'
 
 With one loop for the maximum of x and another loop for the sum of exp(x - m), x would be read twice. In a single loop,
-each partial sum depends on an old maximum m. The result needs the newer maximum m' instead. A factor or summand called
-*transport* corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a looped
-axis, this pass looks for a transport (correction of partial sums). The pass adds ops that compute each transport that
-it finds. In the text of a kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. The numpy evaluator of
-kernels reduces all elements at once, so no partial sum needs a correction. In the numpy evaluator, every correction
-factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
+each partial sum depends on an old maximum m. The result needs the newer maximum m' instead of m. A factor or summand
+called *transport* corrects the partial sum (minitri/graph/partial_sum_correction.py). For each sum and product over a
+looped axis, this pass looks for a transport (correction of partial sums). The pass adds ops that compute each transport
+that it finds. In the text of a kernel, `old %1` is the old maximum m and `%1` is the new maximum m'. The numpy
+evaluator of kernels reduces all elements at once, so no partial sum needs a correction. In the numpy evaluator, every
+correction factor (`rescale`) is 1, and every correction summand (`shift`) is 0.
 
 For example, the sum of (e / l) * v becomes (sum of e * v) / l, if l is another sum. A factor such as 1 / l, which is
 the same for all summed elements, is first moved out of the sum.

@@ -5,10 +5,10 @@
 The function `tile_within` takes the matrix products of a loop, and returns an `AttentionTile`. An `AttentionTile` has
 the number of rows that a grid program computes, and the number of loop indices in a block. An `AttentionTile` also says
 how many warps a program has, and how the program loads blocks. A grid program computes some rows of one matrix of the
-batch. In each iteration of its loop, it loads one block. Along each axis of the products, except the batch, the rows
-and the loop's axis, a program keeps all elements in registers. The rules take the number of multiprocessors from the
-description of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on each
-multiprocessor.
+batch. In each iteration of its loop, the program loads one block. Along each axis of the products, except the batch,
+the rows and the loop's axis, a program keeps all elements in registers. The rules take the number of multiprocessors
+from the description of the chip. The numbers in this module were measured on an H200, which has 65,536 registers on
+each multiprocessor.
 
   - Many rows: a tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows if masks
     leave each row only a short part of the loop. This rule does not hold for products of 128 columns whose blocks are

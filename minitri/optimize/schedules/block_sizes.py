@@ -3,8 +3,8 @@
     sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
 
 The function `filled` takes the axes of a kernel. It returns a block size for each axis. First, a tile grows along the
-axis that is contiguous in memory. If the contiguous axis is too short to fill a program, the tile covers the next axis
-too.
+axis that is contiguous in memory. If the contiguous axis has fewer elements than the tile needs, the tile also grows
+along further axes.
 
 Block sizes are powers of two, because Triton requires tiles whose sizes are powers of two. The schedule rules choose
 the order of the axes.

@@ -1,4 +1,4 @@
-"""Finds out whether a kernel must read its elements a second time to compute results that depend on its reductions.
+"""Finds out whether a kernel's results depend on its reductions, so that the kernel must read its elements twice.
 
     x / sum(x, axis=1)            each result depends on the sum of its row
     sum(x, axis=1), 2 * x         a loop that adds up a row can store 2 * x at once

@@ -4,10 +4,10 @@
     x.T + y                     {i: 64, j: 64}       x is contiguous along i, y along j
 
 The function `elementwise` returns the schedule of a kernel without reductions. Neighbouring threads process
-neighbouring elements along one axis. Along this axis, the most loaded and stored bytes are contiguous. In a transpose,
-loads and stores are contiguous along different axes. The tile of a transpose is a square, so that loads and stores both
-access whole cache lines. A transpose gets a rectangular tile instead of a square tile if an axis is short, or if rows
-have an odd length. If the contiguous axis is short, the tile covers the next axis too.
+neighbouring elements along the axis with the most contiguous bytes in loads and stores. In a transpose, loads and
+stores are contiguous along different axes. The tile of a transpose is a square, so that loads and stores both access
+whole cache lines. A transpose gets a rectangular tile instead of a square tile if an axis is short, or if rows have an
+odd length. If the contiguous axis is short, the tile also covers several indices of another axis.
 
 The tile of a kernel without a transpose has about 1024 elements. For elements of at most 16 bits, the tile has about
 2048 elements. A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 warps if
@@ -17,7 +17,7 @@ multiprocessors get a tile.
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
 length has tiles of 2048 elements, so each thread has 8 elements. Compared with tiles of 2048 elements, larger tiles
 took up to three times as long for the shape [16, 197, 777] (H200). For rows of odd length, the tile of a transpose has
-32 rows. If one instruction loads or stores several elements of the transpose's other array, the tile has 16 rows.
+32 rows. If one instruction can load or store several elements of one of the two arrays, the tile has 16 rows, not 32.
 
 In Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very
 large.

@@ -90,7 +90,7 @@ def _read(factor: Op, dot: Dot) -> int:
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns the load operations that read a matrix for the given factor of a product."""
+    """Returns the loads of matrices from which a factor of a product is computed."""
     blocked = {*dot.tile, dot.over}
     # loads with fewer than two axes of the product, such as scales, are left out
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
@@ -271,7 +271,7 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
     if shared memory has room for the stored tile and the next loaded tile at once.
 
     All loads that follow the loop over the summed axis share one piece of shared memory. A store through a descriptor
-    needs shared memory of its own. This memory is free again when the copy engine has finished the store.
+    needs shared memory of its own. The memory for the store is free again when the copy engine has finished the store.
     """
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
@@ -301,7 +301,7 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
 
 def are_described(dot: Dot, blocked: Sequence[str] = ()) -> bool:
     """Checks whether tensor descriptors can load both factors of a product. The argument `blocked` names axes along
-    which an index may have an offset. An example is a summed axis that is split into parts.
+    which an index may have an offset. For example, an index has an offset along a summed axis that is split into parts.
     """
     return all(isinstance(f, Load) and is_described(f, blocked) for f in (dot.a, dot.b))
 
@@ -332,8 +332,8 @@ def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
 
 def may_be_described(load: Load) -> bool:
     """Checks whether the index and the masks of a load permit a tensor descriptor. A load whose indices come from
-    memory does not suit a tensor descriptor. A mask may exclude only elements past the end of the array. The value of
-    excluded elements must be 0.
+    memory does not suit a tensor descriptor. A mask may exclude only elements past the end of the array. For excluded
+    elements, the load must return 0.
     """
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends

@@ -21,10 +21,10 @@ whole rows, as a softmax does.
 A program has few warps, because each reduction must wait for all warps of its program. If a program only reduces its
 rows, each of its warps has about a thousand elements. If a kernel writes a result for every element of a row, each warp
 processes 1024 bytes of the row. For elements of at most 16 bits, each warp processes 2048 bytes. If a kernel computes
-much for each element, each row gets twice as many warps (long_bodies.py). The numbers in this module come from
-measurements on an H200 (tests/sweep_rows.py measures them again). The measured rows have 256 to 131072 elements of 16
-or 32 bits. Rows whose length is unknown at compile time get smaller blocks than rows known to be long. For reductions
-of columns, the functions `_columns` and `_whole_columns` choose the block sizes.
+much for each element, the number of warps for each row is doubled (long_bodies.py). The numbers in this module come
+from measurements on an H200 (tests/sweep_rows.py measures them again). The measured rows have 256 to 131072 elements of
+16 or 32 bits. Rows whose length is unknown at compile time get smaller blocks than rows known to be long. For
+reductions of columns, the functions `_columns` and `_whole_columns` choose the block sizes.
 """
 
 import math
@@ -103,7 +103,7 @@ def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
 
 
 def _read(kernel: Kernel, lanes: Sequence[Axis]) -> int:
-    """Returns the bytes that a kernel loads per element. Arrays that do not vary along `lanes` do not count."""
+    """Returns the bytes per element that a kernel loads from arrays with a reduced axis and an axis in `lanes`."""
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, lanes))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())

@@ -80,7 +80,7 @@ def is_known(f: Formula) -> bool:
 
 
 def as_text(f: Formula) -> str:
-    """Returns the formula as text, which the printed program shows as a reason."""
+    """Returns a formula as text, for the reasons that the printed program gives."""
     return folded(f, comparison, "a condition on values", "{} and {}".format, "({} or {})".format)
 
 
@@ -145,7 +145,7 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
 
 
 def _is_near(test: Dim) -> bool:
-    """Checks whether a test such as `i - r >= 0` certainly fits into 32-bit integers."""
+    """Checks whether 32-bit integers can certainly hold all values in a test such as `i - r >= 0`."""
     constant = next((c for m, c in test.terms if not m), 0)
     is_sum = all(len(m) <= 1 for m, _ in test.terms)
     # 32 bits are enough for a sum of a few positions and a small constant, and for loop bounds computed from it
@@ -191,21 +191,21 @@ Ends = Callable[[Dim], Range | None]  # the least and the largest value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`. Outside of the interval, the formula is false for every element of
-    the block.
+    """Returns an interval of indices along `axis`. At every index outside of the interval, the formula `f` is false for
+    all elements of a grid program's block.
     """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 1) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`. Inside the interval, the condition `f` is true for every element of
-    the block.
+    """Returns an interval of indices along `axis`. At every index in the interval, the formula `f` is true for all
+    elements of a grid program's block.
     """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 0) or NOWHERE, NOWHERE, _common, _one_of)
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
-    """Returns the interval of indices at which an affine expression is not negative, or None."""
+    """Returns the interval of indices at which `expr` is not negative, or None if the interval is unknown."""
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)  # the expression is c * index + rest
     c, found = coefficient.constant, ends(others)
     if found is None or c is None:  # the interval is unknown

@@ -17,8 +17,8 @@ after the iteration.
 If the running maximum changes from m to m', an online sum is multiplied by exp(m - m')
 (minitri/optimize/online_reductions/lower.py). If the maximum m does not change, the sum is multiplied by exp(m - m).
 The factor exp(m - m) is 1 for a finite m and nan for any other m. The proof treats each kind of value of the running
-maximum m, such as finite or -inf, as a separate case. If the running maximum m is infinite or nan, the online sum is
-either 0 or nan. Induction over the iterations proves this fact.
+maximum m, such as finite or -inf, as a separate case. For a running maximum that is infinite or nan, induction over the
+iterations proves that the online sum is 0 or nan:
 
     m is -inf          the sum is 0 or nan: the sum starts at 0, and an element -inf adds 0
     m is inf or nan    the sum is nan: the element that made m inf or nan adds nan to the sum

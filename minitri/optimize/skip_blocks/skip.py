@@ -17,10 +17,10 @@ attention in particular. The pass `skip-blocks` skips a block if two facts are p
 In causal attention, the condition of the mask (a `where`) holds for all elements of the blocks below the diagonal. A
 loop need not test a condition that holds for every element of every block in the loop. The pass `skip-blocks` cuts one
 loop into two or three loops, which run one after another and update the same variables. In causal attention, the new
-loop over the blocks below the diagonal does not test the condition of the `where`. In the text of a program, each loop
-lists what was proven about its blocks (`because`). If the last block of a loop with products can be incomplete, this
-block gets a loop of its own. If the last block has a loop of its own, the loop over all complete blocks needs no bounds
-check.
+loop over the blocks below the diagonal does not test the condition of the `where`. In the printed program, the
+attribute `because` of a loop lists what was proven about the blocks of the loop. If the last block of a loop with
+products can be incomplete, this block gets a loop of its own. If the last block has a loop of its own, the loop over
+all complete blocks needs no bounds check.
 
 No block is skipped in a loop that runs over several axes, or in a loop that contains stores. A condition on values from
 memory never causes a skipped block. Index-set splitting is from Griebl, Feautrier and Lengauer, "Index set splitting",
@@ -90,8 +90,8 @@ class _Skipping:
         """Returns the loops that replace the original loop (the pieces of the loop), in the order in which they run.
         The pieces of a loop run in the order along the axis, or in reverse order if the loop computes a product.
 
-        In reverse order, the piece with the most iterations runs last. There it needs fewer registers than in other
-        places. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop over
+        In reverse order, the piece with the most iterations runs last, where the loop of this piece needs the fewest
+        registers. In causal attention, the loop over the blocks at the diagonal always has iterations. If the loop over
         the diagonal blocks ran last, NVIDIA's assembler would serialise the tensor core instructions (message C7515).
         Later, minitri/optimize/software_pipelining.py moves each pipelined loop to the front, so that this loop runs
         before the other loops.
@@ -179,7 +179,7 @@ class _Skipping:
         return Loop(self.loop.axes, carries, live(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
-        """Returns text that explains why a loop can skip blocks or conditions."""
+        """Returns a text that says why a loop can skip blocks or omit the test of a condition."""
         if not self.choices:
             return (f"whole blocks of {self.axis.name} stand apart from the last one",)
         condition = ranges.as_text(self.condition)
