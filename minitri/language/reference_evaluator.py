@@ -2,10 +2,10 @@
 
 The results of this evaluator define what a program of the language means.
 
-The function `evaluate` calls the entry function of a module with the given arguments and sizes of dimensions. It
-returns one numpy array for each output. The one idea: the evaluator stores every value as a numpy array or a plain
-number. The evaluator has no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler.
-If the compiler makes a mistake, its results differ from the results of this evaluator.
+The function `evaluate` calls the entry function of a module with the given arguments and sizes of dimensions. The
+function `evaluate` returns one numpy array for each output. The one idea: the evaluator stores every value as a numpy
+array or a plain number. The evaluator has no typing pass, no graph and no shape arithmetic, so it shares few mistakes
+with the compiler. If the compiler makes a mistake, its results differ from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 

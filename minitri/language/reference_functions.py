@@ -227,7 +227,8 @@ def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
     numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1, 3)`. For such a shape, this function
-    computes the size itself. For the old shape (0, 33), it removes the common size 0 and divides 33 by 3.
+    computes the size itself. To reshape from (0, 33) to (0, -1, 3), for example, the function removes the 0 from both
+    shapes and divides 33 by 3.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:
