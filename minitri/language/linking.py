@@ -144,7 +144,7 @@ class _Linker:
         return [self.linked(found) for found in self.definitions]
 
     def name(self, found: Definition) -> str:
-        """Returns the name of a function in the module.
+        """Returns the name that a function gets in the linked module.
 
         A function keeps its own name, unless another function of the module or of the language has the same name. If
         another function has the same name, a number is added to the name, as in `squares_2`.

@@ -150,7 +150,7 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 
 
 def from_function(function: Callable[..., object]) -> ast.Module:
-    """Returns the module that has this Python function as its only function.
+    """Returns a module that contains only the given Python function.
 
     Raises ParseError if `function` is not a Python function, or if it is a lambda, a generator or an async function.
     Raises ParseError if the source text of `function` is not available.

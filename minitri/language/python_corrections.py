@@ -10,7 +10,8 @@ edit, which has a source range and the new text for this range. For a construct 
 returns None. The one idea: minitri's parser makes no syntax tree of a wrong line, because it stops at the first wrong
 token. Therefore Python's own parser reads the statement, or only the expression around the wrong token. The file
 python_corrections.toml has pairs of a Python pattern and a text in minitri's language. If Python's syntax tree matches
-a pattern, the pattern's text is the correction. Long loops and most statements of several lines have no translation.
+the pattern of a pair, the text of the pair is the correction. Long loops and most statements of several lines have no
+translation.
 """
 
 import ast as python

@@ -64,7 +64,7 @@ class Reference(Interpreter):
 
     If a function is called several times with equal arguments, the call is evaluated only once. Two arrays count as
     equal if digests (hashes) of their contents are equal. The results of a function that calls no other function are
-    not stored, because they would only take memory.
+    not stored, because stored results of such a function would only take memory.
     """
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:

@@ -284,7 +284,7 @@ def broadcast_shapes(shapes: Value) -> tuple[int, ...]:
 
 
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
-    """Computes the differences of neighbours, in the common dtype of the arrays `x`, `prepend` and `append`.
+    """Computes the differences of neighbouring elements, in the common dtype of the arrays `x`, `prepend` and `append`.
 
     The arrays are converted to their common dtype first, because numpy's own rules can give another common dtype.
     """

@@ -65,7 +65,7 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | None = None) -> Plot:
-    """Draws a roofline: a point for each kernel shows its operations per second over its operations per byte.
+    """Draws a roofline: the point of each kernel has the operations per byte as x, and the operations per second as y.
 
     `measured`: the measured seconds of some kernels, by name. For kernels without a measured time, the drawing uses the
         predicted time.
