@@ -226,7 +226,7 @@ def _no_text(function: FunctionType) -> ParseError:
 
 
 def _typed(function: FunctionType) -> list[str]:
-    """Returns the lines typed at Python's prompt, from the last `def` of a function with this name to the last line."""
+    """Returns the lines typed at Python's prompt, from the last `def` with the name of `function` to the last line."""
     lines = [line + "\n" for line in _history()]
     head = re.compile(rf"\s*def\s+{re.escape(function.__name__)}\b")
     found = lines[max((k for k, line in enumerate(lines) if head.match(line)), default=len(lines)) :]

@@ -239,7 +239,7 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
 
 
 def _stand_in(lines: str, indent: str, unknown: str) -> str:
-    """Returns a valid statement that replaces a wrong statement, such as `y=a` instead of `y += 1`."""
+    """Returns a valid line that replaces a wrong statement, such as `y=a` instead of `y += 1`."""
     first = "".join(lines.split()[:1])
     if "return" in (first, *nearest(first, ["return"])):
         return f"{indent}return {unknown}"

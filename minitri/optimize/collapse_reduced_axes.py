@@ -10,11 +10,11 @@ Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 77
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
 column index. An operand that is broadcast along one of two reduced axes is indexed only by the other axis. To load such
 an operand, a kernel would have to compute the index of the other axis from the index of the merged axis. If an array
-has gaps in memory, its contiguous axis is not merged with other axes. A merged axis is longer than each of the original
-axes, so it can be split into more parts. Neighbouring axes that are not contiguous in memory are merged only if the
-reduction can then have over 1.5 times as many parts as before. If two sums read the same array, either both or neither
-of the sums can get a single reduced axis, because the two sums will share a kernel. For example, the axes of lengths 96
-and 16 in `sum(x / m)` become one axis of length 96*16:
+has gaps in memory, its contiguous axis is not merged with other axes. If two sums read the same array, either both or
+neither count as sums without gaps, because the two sums will share a kernel. A merged axis is longer than each of the
+original axes, so it can be split into more parts. Neighbouring axes that are not contiguous in memory are merged only
+if the reduction can then have over 1.5 times as many parts as before. For example, the axes of lengths 96 and 16 in
+`sum(x / m)` become one axis of length 96*16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -36,7 +36,7 @@ from minitri.optimize.two_step_reductions import made_of
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
-    """If a later pass splits a reduction into parts, merges the neighbouring reduced axes of this reduction.
+    """Merges neighbouring reduced axes of the reductions that a later pass splits into parts.
 
     The argument `gaps` has the strides of each input that is not contiguous in memory.
     """

@@ -24,7 +24,7 @@ The pass `deferred-tf32-checks` changes loops that add products of TF32 parts to
 pass inserts a second loop, which computes the sum again if the check fails. The inserted loop has the attribute `redo`.
 Several loops can add products to one sum (skip_blocks/skip.py). All second loops for this sum come after the last loop
 that adds a product to the sum. A loop that carries several values to its next iteration is not changed. A loop is
-changed only if each op, except the product, is a load, a condition on indices or an elementwise operator.
+changed only if each of its ops, except the product, is a load, a condition on indices or an elementwise operator.
 """
 
 from dataclasses import replace

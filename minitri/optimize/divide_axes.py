@@ -11,11 +11,11 @@ remainder. In an elementwise kernel, such as `reshape(x.mT, (4096, 2048)) * 2`, 
 axis, and stores along the other axis.
 
 An axis r can be divided if an index contains `r // n` or `r % n`, and the number n divides the length of r. The
-division makes an outer axis and an inner axis of length n. An axis is divided only if a load is then contiguous along
-the outer axis. Axes of scans are not divided. Axes of reductions that return positions, such as argmax, are not
-divided. Kernels with matrix products stay as they are. A kernel may reduce rows and store results that are as long as a
-row, as in softmax. The reduced axes of such a kernel are not divided, because the kernel would be up to four times
-slower (H200).
+division replaces r by an outer axis and an inner axis. The inner axis has the length n. An axis is divided only if a
+load is then contiguous along the outer axis. Axes of scans are not divided. Axes of reductions that return positions,
+such as argmax, are not divided. Kernels with matrix products stay as they are. A kernel may reduce rows and store
+results that are as long as a row, as in softmax. The reduced axes of such a kernel are not divided, because the kernel
+would be up to four times slower (H200).
 
 Dividing an axis is called delinearization (Maslov, "Delinearization: an efficient way to break multiloop dependence
 equations", 1992).

@@ -10,8 +10,8 @@ for each name of another library. The file libraries.toml has the names of libra
     or `*rest` (any further arguments). For some parameters, such as `M` (a size), the table `looks` in libraries.toml
     has a regular expression that the argument must match.
 `libraries`: the libraries that have the name, as keys of `LIBRARIES` (libraries.toml).
-`instead`: what the user writes instead, as an expression of the arguments. If the language has the same name, `instead`
-    is this name.
+`instead`: what the user writes instead, as an expression of the arguments. If the name means the same in the language,
+    `instead` is this name without a leading dot.
 `reason`: a key of reasons.csv, for a name that the language does not have.
 `note`: how the result of `instead` differs from the library's result, or what `instead` assumes.
 
