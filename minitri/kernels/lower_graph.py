@@ -39,7 +39,7 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
     """Makes a plan (list of kernels). Each node that computes something gets its own kernel. The kernels have the same
     order as their nodes.
 
-    `layouts`: the strides, in elements, of each input that is not contiguous in memory. The key is the input's name.
+    `layouts`: a dict from the name of each input that is not contiguous in memory to the input's strides, in elements.
     """
     graph = with_stored_outputs(graph)
     while True:
@@ -79,15 +79,15 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
     """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
     `ends`: the names of two kernels: the first computes the value, and the second uses it.
-    `times`: the number of reads and writes of the whole value. The line counts the bytes of all reads and writes of the
-        value.
+    `times`: the number of reads and writes of the whole value. The ledger shows the number of bytes of all these reads
+        and writes.
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
 
 
 def label(node: Node) -> str:
-    """Returns the name of a node for the ledger of fusion: its field `op`, or the name of its class."""
+    """Returns the name of a node in the ledger (list of fusion decisions): the field `op` or the class name."""
     return getattr(node, "op", type(node).__name__.lower())
 
 
@@ -203,7 +203,7 @@ class _Builder(OpBuilder):
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """Returns each node with the elements that the kernel needs. Operands come before their readers."""
+        """Returns, operands first, pairs of a node and the elements of this node that the kernel needs."""
 
         def below(key: Key) -> list[Key]:
             exprs = (*key[1].index, *key[1].guards)
@@ -213,7 +213,7 @@ class _Builder(OpBuilder):
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """Returns the source text of the views, gathers and concats that read each op."""
+        """Returns for each op the spans of the views, gathers and concats that rearrange the value of the op."""
         # Views, gathers and concats have no op: the text of `x.T` is added to the op that loads `x`.
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -338,7 +338,7 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether selecting between `value` and `rest` gives `value` at all indices."""
+    """Checks whether `value` equals `rest` at all indices that do not meet the conditions `own`."""
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
         load = load.args[0]

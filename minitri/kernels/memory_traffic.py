@@ -1,15 +1,17 @@
 """Computes the least number of bytes that each kernel of a plan must read from GPU memory and write to GPU memory.
 
-The function `traffic` takes a plan of kernels, and the number for each size. It returns the bytes that each kernel
-reads from and writes to each buffer. Each element of a buffer is counted once, even if a kernel uses it several times.
+The function `traffic` takes a plan of kernels, and the number for each size. The function returns how many bytes each
+kernel reads from each buffer and writes to each buffer. Each element of a buffer is counted once, even if a kernel uses
+it several times.
 
     relu(x @ w) in one kernel      k0 reads x, w                 writes out
     the same in two kernels        k0 reads x, w                 writes %2
                                    k1 reads %2                   writes out
 
 The number of accessed elements follows from the axes in the index of a load or store. For example, `x[i, 0]` accesses
-one element for each index of the axis `i`. A gather counts at most as many elements as its result has. For most
-kernels, the computed number of bytes is a lower bound: no implementation of the kernel can move fewer bytes.
+one element for each index of the axis `i`. For a gather, the counted number of elements is at most the number of
+elements in the gather's result. For most kernels, the computed number of bytes is a lower bound: no implementation of
+the kernel can move fewer bytes.
 
 Repeated reads of the same element are not counted, because most of them come from the L2 cache. For example, a tiled
 product `x @ w` reads `x` again for each column of tiles, but the number of bytes contains `x` once. Guards (conditions)
@@ -25,7 +27,7 @@ from minitri.kernels.ir import Buffer, Kernel, Load, Plan, Store
 
 
 class Traffic(Record):
-    """The bytes that one kernel reads and writes, for each buffer by name."""
+    """The numbers of bytes that one kernel reads and writes, in dicts with the names of buffers as keys."""
 
     kernel: str
     reads: Mapping[str, int]

@@ -87,9 +87,9 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: a kernel may use an
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
     """Parses the buffers of a kernel or a tile program. Returns a dict from the name and rank (number of dimensions) of
-    each buffer to the buffer. Each buffer of a kernel must have the name, dtype and role of an array of the plan (the
-    list of all kernels). Neighbouring axes of the buffer may be merged into one axis, and an axis may be divided into
-    two.
+    each buffer to the buffer. Each buffer of a kernel must have the same name, dtype and role as an array of the plan
+    (the list of all kernels). Neighbouring axes of the buffer may be merged into one axis, and an axis may be divided
+    into two.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -159,8 +159,8 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, Se
     """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
     value.
 
-    The argument `known` maps each allowed option to the numbers that the option can have. The value None in `known`
-    means an option without a number, such as `relaxed`. The result maps this option to True.
+    The argument `known` maps each allowed option to the numbers that the option can have. An option without a number,
+    such as `relaxed`, has the value None in `known`, and the value True in the result.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -250,7 +250,7 @@ class Body(LineReader[Op]):
         return Dim({(symbol,): 1})
 
     def _axes(self, names: Sequence[Node], rule: str) -> tuple[str, ...]:
-        """Returns the axes with the given names, or raises an error with the message `rule`."""
+        """Returns the names of axes, or raises a Mistake with the message `rule` if a name is unknown or repeated."""
         axes = tuple(e.name for e in names)
         for e in names:
             if e.name not in self.axes or axes.count(e.name) > 1:  # unknown or named twice

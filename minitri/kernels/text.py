@@ -45,8 +45,8 @@ def format_plan(plan: Plan) -> str:
 
 
 def plan_lines(plan: Plan) -> Iterator[TextLine]:
-    """Returns the lines of `format_plan`. The second item of a line is what the line shows: an op, a buffer, a kernel
-    or a fusion decision.
+    """Yields the lines of a plan's text. Each line is a pair: the text, and the object that the text shows. The
+    object is an op, a buffer, a kernel, a fusion decision or None.
     """
     yield from head_lines(plan)
     for kernel in plan.kernels:

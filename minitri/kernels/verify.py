@@ -68,7 +68,7 @@ def located(name: str, spans: tuple[Span, ...]) -> Iterator[None]:
 
 
 def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
-    """Raises ValueError if an op has a wrong dtype or wrong axes for its operands and its index.
+    """Raises ValueError if the dtype or the axes of an op do not match the operands and the index of the op.
 
     The op belongs to a kernel or tile program with the axes `axes`. The dtypes of operators come from the operator
     table. The set `known` contains the ops that are already defined. The function adds `op` to `known`.

@@ -2,8 +2,8 @@
 
 Each line shows one node and the node's position (line:column) in the source. Children of a node are indented.
 
-The function `format_module` takes a module (a node of ast.py). It returns the text of every function in the module. For
-example, the name x in the program `relu(x + y)` becomes the line `name x 1:6`.
+The function `format_module` returns the text of every function in a module (a node of ast.py). For example, the name x
+in the program `relu(x + y)` becomes the line `name x 1:6`.
 
     def main(x: f16[M], y: f16[M])  1:1
       return                        1:1
@@ -31,7 +31,9 @@ def format_module(module: ast.Module) -> str:
 
 
 def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
-    """Yields each line of the printed syntax tree, with the node that the line describes. An empty line has no node."""
+    """Yields each line of the printed syntax tree, with the node that the line describes. For an empty line, the node
+    is None.
+    """
     for number, function in enumerate(module.functions):
         if number:
             yield "", None
@@ -85,7 +87,7 @@ def _label(node: ast.Expr | ast.Pack) -> str:
 
 
 def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]]:
-    """Returns the children of a node, each after its label such as `axis=`."""
+    """Returns a pair for each child of a node: a label such as `axis=`, and the child."""
     match node:
         case ast.Conditional(test=test, body=body, orelse=orelse):
             return [("", body), ("if ", test), ("else ", orelse)]

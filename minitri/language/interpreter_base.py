@@ -3,12 +3,12 @@ use this interpreter.
 
     return relu(x @ w) + 1      visits  x  w  x @ w  relu(…)  1  … + 1      and in the call the body of `relu`
 
-The method `body` takes the syntax tree of a function, and the values of its parameters and dimensions. It evaluates the
-body, and returns the function's result. The one idea: the numpy reference and the graph builder are the same
-interpreter with different values. For the reference evaluator, the value of an array is a numpy array. For the graph
-builder, the value of an array is a graph node. Only this file defines the order of evaluation and the meaning of names,
-for both the reference evaluator and the graph builder. The subclasses of `Interpreter` define what an operator, a
-subscript or a call does with values.
+The method `body` takes the syntax tree of a function, and the values of its parameters and dimensions. The method
+`body` evaluates the function's body, and returns the function's result. The one idea: the numpy reference and the graph
+builder are the same interpreter with different values. For the reference evaluator, the value of an array is a numpy
+array. For the graph builder, the value of an array is a graph node. Only this file defines the order of evaluation and
+the meaning of names, for both the reference evaluator and the graph builder. The subclasses of `Interpreter` define
+what an operator, a subscript or a call does with values.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence

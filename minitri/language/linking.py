@@ -11,9 +11,9 @@
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
 The function `link` takes a `Definition`, which has the syntax tree of a function and the scope around the function. The
-returned `Linked` has a module without free variables. It also has the value of each variable that linking has read.
-Each later call of the program checks whether a variable such as EPS has changed. If a variable has changed, the
-function is linked again.
+returned `Linked` has a module without free variables, and the value of each variable that linking has read. Each later
+call of the program checks whether a variable such as EPS has changed. If a variable has changed, the function is linked
+again.
 
 A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
 function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
@@ -64,8 +64,8 @@ class Definition(Record, eq=False):
 class Linked(Record, eq=False):
     """A module of linked functions. The last function of the module is the function for which `link` was called.
 
-    `reads`: the values of free variables, which the linker looked up in Python scopes. Each value is in a pair with a
-        function that looks up the value again.
+    `reads`: the values of free variables, which the linker looked up in Python scopes. Each item is a pair: a function
+        that looks up the value again, and the value.
     `missing`: names of functions that nothing defines yet.
     """
 
@@ -144,7 +144,7 @@ class _Linker:
         return [self.linked(found) for found in self.definitions]
 
     def name(self, found: Definition) -> str:
-        """Returns the name of a function in the module.
+        """Returns the name that a function gets in the linked module.
 
         A function keeps its own name, unless another function of the module or of the language has the same name. If
         another function has the same name, a number is added to the name, as in `squares_2`.

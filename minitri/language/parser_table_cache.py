@@ -38,6 +38,6 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
 
 
 def _numbered(table: dict[str, Any]) -> dict[int | str, Any]:
-    """Returns a table from JSON with integers as keys where possible."""
+    """Returns a table from JSON, with keys such as "12" replaced by integers."""
     # JSON allows only text as keys.
     return {int(key) if key.isdecimal() else key: value for key, value in table.items()}

@@ -150,7 +150,7 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 
 
 def from_function(function: Callable[..., object]) -> ast.Module:
-    """Returns the module that has this Python function as its only function.
+    """Returns a module that contains only the given Python function.
 
     Raises ParseError if `function` is not a Python function, or if it is a lambda, a generator or an async function.
     Raises ParseError if the source text of `function` is not available.
@@ -226,7 +226,7 @@ def _no_text(function: FunctionType) -> ParseError:
 
 
 def _typed(function: FunctionType) -> list[str]:
-    """Returns the lines typed at Python's prompt, from the function's last `def` to the end."""
+    """Returns the lines typed at Python's prompt, from the last `def` with the name of `function` to the last line."""
     lines = [line + "\n" for line in _history()]
     head = re.compile(rf"\s*def\s+{re.escape(function.__name__)}\b")
     found = lines[max((k for k, line in enumerate(lines) if head.match(line)), default=len(lines)) :]
@@ -245,5 +245,5 @@ def _history() -> Sequence[str]:
 
 
 def _bytecode(code: CodeType) -> tuple[object, ...]:
-    """Returns the bytecode of a code object, with the names and constants in use."""
+    """Returns the bytecode of a code object, and the names and constants that the bytecode uses."""
     return code.co_code, code.co_names, code.co_varnames, repr(code.co_consts)

@@ -5,12 +5,13 @@
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-A function such as `statement` takes the source range (span) of a token that the parser refused. It returns an edit,
-which has a source range and its new text. For a construct without a translation, it returns None. The one idea:
-minitri's parser makes no syntax tree of a wrong line, because it stops at the first wrong token. Therefore Python's own
-parser reads the statement, or only the expression around the wrong token. The file python_corrections.toml has pairs of
-a Python pattern and a text in minitri's language. If Python's syntax tree matches a pattern, the pattern's text is the
-correction. Long loops and most statements of several lines have no translation.
+A function such as `statement` takes the source range (span) of a token that the parser refused. The function returns an
+edit, which has a source range and the new text for this range. For a construct without a translation, the function
+returns None. The one idea: minitri's parser makes no syntax tree of a wrong line, because it stops at the first wrong
+token. Therefore Python's own parser reads the statement, or only the expression around the wrong token. The file
+python_corrections.toml has pairs of a Python pattern and a text in minitri's language. If Python's syntax tree matches
+the pattern of a pair, the text of the pair is the correction. Long loops and most statements of several lines have no
+translation.
 """
 
 import ast as python
@@ -353,7 +354,7 @@ def _arrays(target: Any, over: Any) -> Found:
 
 
 def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int:
-    """Returns the start or the end of the expression around a position in a text."""
+    """Returns where the expression around the position `at` ends, or, if `step` is -1, where this expression starts."""
     # `step` is -1 for the start and 1 for the end. The expression ends at an unmatched bracket, or where `stop`
     # matches: by default at a comma, a `=`, a comment, a line end or the word `return`.
     opening = "([{" if step > 0 else ")]}"

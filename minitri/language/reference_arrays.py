@@ -106,7 +106,7 @@ def rounded(value: Value, dtype: DType) -> Array:
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """Returns the elements to convert to `dtype`: for f64, the f64 elements if the array has them."""
+    """Returns the elements of `value` to convert to `dtype`: for f64, the elements in f64 if `value` has them."""
     # `wide` has the elements in f64, and `data` has the elements in the dtype of the computation
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

@@ -2,10 +2,10 @@
 
 The results of this evaluator define what a program of the language means.
 
-The function `evaluate` calls the entry function of a module with the given arguments and sizes of dimensions. It
-returns one numpy array for each output. The one idea: the evaluator stores every value as a numpy array or a plain
-number. The evaluator has no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler.
-If the compiler makes a mistake, its results differ from the results of this evaluator.
+The function `evaluate` calls the entry function of a module with the given arguments and sizes of dimensions. The
+function `evaluate` returns one numpy array for each output. The one idea: the evaluator stores every value as a numpy
+array or a plain number. The evaluator has no typing pass, no graph and no shape arithmetic, so it shares few mistakes
+with the compiler. If the compiler makes a mistake, its results differ from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 
@@ -64,7 +64,7 @@ class Reference(Interpreter):
 
     If a function is called several times with equal arguments, the call is evaluated only once. Two arrays count as
     equal if digests (hashes) of their contents are equal. The results of a function that calls no other function are
-    not stored, because they would only take memory.
+    not stored, because stored results of such a function would only take memory.
     """
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:

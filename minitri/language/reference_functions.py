@@ -227,7 +227,8 @@ def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
     numpy cannot compute the size for -1 in a shape with a 0, such as `(0, -1, 3)`. For such a shape, this function
-    computes the size itself. For the old shape (0, 33), it removes the common size 0 and divides 33 by 3.
+    computes the size itself. To reshape from (0, 33) to (0, -1, 3), for example, the function removes the 0 from both
+    shapes and divides 33 by 3.
     """
     shape = items_of(shape)
     if -1 in shape and 0 in shape:
@@ -283,7 +284,7 @@ def broadcast_shapes(shapes: Value) -> tuple[int, ...]:
 
 
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
-    """Computes the differences of neighbours, in the common dtype of the arrays `x`, `prepend` and `append`.
+    """Computes the differences of neighbouring elements, in the common dtype of the arrays `x`, `prepend` and `append`.
 
     The arrays are converted to their common dtype first, because numpy's own rules can give another common dtype.
     """

@@ -2,7 +2,7 @@
 in minitri's language.
 
 This module reads signatures.toml, where parameters are written as in Python, and the files of the folder library/. The
-module makes tables that give the signature or the source text for the name of a function. The graph builder and the
+module makes tables from the name of each function to the function's signature or source text. The graph builder and the
 numpy evaluator use the tables of this file to call a function by its name. The documentation and the suggestions in
 error messages take the names of functions from the tables of this file. `REQUIRED` marks a parameter without a default.
 A parameter with a leading `*` takes all remaining positional arguments as a tuple.

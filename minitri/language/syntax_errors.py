@@ -3,10 +3,10 @@
     y += 1          error[MT0002]: the language has no augmented assignment; help: write `y = y + 1`
 
 The function `bad_word` takes the token at which the parser stopped, the previous token, and the tokens that the parser
-expected. It returns a ParseError that names the mistake and says what to write instead. The function `bad_character`
-returns the error for a character that cannot begin a token. The one idea: the grammar has only rules for correct
-programs, and no rules for typical mistakes. The first token that does not fit the grammar shows what the author of the
-program wanted to write. The file syntax_errors.toml has the error messages.
+expected. The function `bad_word` returns a ParseError that names the mistake and says what to write instead. The
+function `bad_character` returns the error for a character that cannot begin a token. The one idea: the grammar has only
+rules for correct programs, and no rules for typical mistakes. The first token that does not fit the grammar shows what
+the author of the program wanted to write. The file syntax_errors.toml has the error messages.
 """
 
 from collections.abc import Iterator, Sequence

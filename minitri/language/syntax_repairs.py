@@ -5,12 +5,12 @@
     def f(lambda):         def f(lambda_):
 
 The function `repaired` takes a ParseError, the source range (span) of the whole text, and the parser. The function adds
-a correction to the ParseError, or returns another error that describes the mistake better. Rows of syntax_repairs.toml
-define errors that describe a common mistake more exactly than the parser's error. The one idea: the parser itself
-decides whether an edit is a correction, so the edits to try can be mere guesses. The function `repaired` first tries
-the corrections of syntax_repairs.toml, at the line of the error. Next, it tries the correction in the given ParseError.
-It tries the edits of the function `_general` last. This module does not repair mistakes that extend over several lines,
-nor texts of more than `LONGEST` characters.
+a correction to the ParseError, or returns another error that describes the mistake better than the ParseError does.
+Rows of syntax_repairs.toml define errors that describe a common mistake more exactly than the parser's error. The one
+idea: the parser itself decides whether an edit is a correction, so the edits to try can be mere guesses. The function
+`repaired` first tries the corrections of syntax_repairs.toml, at the line of the error. Next, `repaired` tries the
+correction in the given ParseError. Last, `repaired` tries the edits of the function `_general`. This module does not
+repair mistakes that extend over several lines, nor texts of more than `LONGEST` characters.
 """
 
 import keyword
@@ -210,7 +210,9 @@ def errors_in(module: ast.Module) -> Sequence[CompileError]:
 
 
 def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any], most: int) -> list[CompileError]:
-    """Returns the errors outside the lines of the syntax error `error`. At most `most` of them are syntax errors."""
+    """Returns the errors outside the lines of the syntax error `error`. At most `most` of the returned errors are
+    syntax errors.
+    """
     source, text, span = place.source, place.source.text, error.span or place
     unknown = next((name for name in ascii_letters if not re.search(rf"\b{name}\b", text)), "_")
     # `y = x +* 2` becomes `y=a`, where `a` has no value, so no error follows from the wrong line
@@ -237,7 +239,7 @@ def _on_other_lines(error: ParseError, place: Span, parse: Callable[[Span], Any]
 
 
 def _stand_in(lines: str, indent: str, unknown: str) -> str:
-    """Returns the line to write for a wrong statement, such as `y=a` for `y += 1`."""
+    """Returns a valid line that replaces a wrong statement, such as `y=a` instead of `y += 1`."""
     first = "".join(lines.split()[:1])
     if "return" in (first, *nearest(first, ["return"])):
         return f"{indent}return {unknown}"

@@ -1,11 +1,11 @@
 """Makes syntax nodes while the parser runs. `Builder` has one method for each rule of grammar.lark.
 
-A method of `Builder` takes the tokens and nodes that a rule of the grammar has matched. It returns a node of ast.py.
-The one idea: the parser makes no parse tree. As soon as the parser has matched all parts of a rule, the parser calls
-the method of `Builder` that has the rule's name. If a rule has an alias in the grammar, its method in `Builder` has the
-name of the alias. Because the parser calls one method of `Builder` after another, even deeply nested expressions need
-no recursion. The functions below the class `Builder` raise errors for constructs that the grammar accepts but the
-language does not have. The file syntax_errors.toml has the error messages.
+A method of `Builder` takes the tokens and nodes that a rule of the grammar has matched. The method returns a node of
+ast.py. The one idea: the parser makes no parse tree. As soon as the parser has matched all parts of a rule, the parser
+calls the method of `Builder` that has the rule's name. If a rule has an alias in the grammar, its method in `Builder`
+has the name of the alias. Because the parser calls one method of `Builder` after another, even deeply nested
+expressions need no recursion. The functions below the class `Builder` raise errors for constructs that the grammar
+accepts but the language does not have. The file syntax_errors.toml has the error messages.
 
 The class `Builder` does not look up names: the graph builder finds whether a name such as `relu` exists.
 """

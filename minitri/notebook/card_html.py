@@ -2,9 +2,9 @@
 
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
-The function `card` takes a title, and pairs of a label and a text, such as ("source", "x + 1"). It returns one card, as
-HTML without scripts. The tabs of a card are radio buttons, so the arrow keys move from tab to tab. The library jinja2
-escapes every text, so no text of a program is read as HTML. Texts that are too long are cut.
+The function `card` takes a title, and pairs of a label and a text, such as ("source", "x + 1"). The function `card`
+returns one card, as HTML without scripts. The tabs of a card are radio buttons, so the arrow keys move from tab to tab.
+The library jinja2 escapes every text, so no text of a program is read as HTML. Texts that are too long are cut.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def card(
 ) -> str:  # fmt: skip
     """Returns the HTML of a card.
 
-    `facts`: a short text beside the title. If `wrong` is true, the text is red.
+    `facts`: a short text beside the title, in red if `wrong` is true.
     `text`: the text of the card, unless the card has several texts (`tabs`).
     `tabs`: pairs of a label and a text, for a card with several texts.
     `rows`: the rows of a table. The first row has the titles of the columns.

@@ -55,7 +55,7 @@ class Plot:
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
-    """Returns an empty matplotlib figure, sized in inches, and the figure's axes."""
+    """Returns an empty matplotlib figure with the given width and height in inches, and the figure's axes."""
     figures = require_library("matplotlib.figure")
     figure = figures.Figure(figsize=(width, height), dpi=PIXELS, layout="constrained", facecolor=PAPER)
     return figure, figure.add_subplot()
@@ -65,7 +65,7 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | None = None) -> Plot:
-    """Draws a roofline: a point for each kernel shows its operations per second over its operations per byte.
+    """Draws a roofline: the point of each kernel has the operations per byte as x, and the operations per second as y.
 
     `measured`: the measured seconds of some kernels, by name. For kernels without a measured time, the drawing uses the
         predicted time.
@@ -88,7 +88,7 @@ def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | No
 
 
 def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
-    """Draws lines for the memory bandwidth and the peak rates of arithmetic units in use."""
+    """Draws lines for the memory bandwidth and for the peak rates of the arithmetic units that the kernels use."""
     used = [u for u in UNITS if u in chip.rates and any(u in row.needed.operations for row in found.kernels)]
     intensities = [row.needed.intensity for row in found.kernels if row.needed.total]
     rates = {u: chip.rates[u] for u in used or ("f32",)}

@@ -4,11 +4,11 @@
       becomes
     view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
-The function `affine_gather` takes a gather. It returns a view that is equivalent to the gather, or a gather with fewer
-index arrays. Additions, subtractions and multiplications of positions, such as `arange(N)`, give an index that is an
-expression of the axes. The least and the largest value of an index expression show whether the index stays in the
-array. If an index could lie outside of the array, the gather stays a gather. Only a gather, not a view, returns the
-fill value for an index that is out of range.
+The function `affine_gather` takes a gather, and returns an equivalent view or a gather with fewer index arrays.
+Additions, subtractions and multiplications of positions, such as `arange(N)`, give an index that is an expression of
+the axes. The least and the largest value of an index expression show whether the index stays in the array. If an index
+could lie outside of the array, the gather stays a gather. Only a gather, not a view, returns the fill value for an
+index that is out of range.
 
 An index array that is computed with a quotient, a remainder or a cast stays in the gather.
 """
@@ -91,7 +91,7 @@ def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
 
 def position(node: Node, depth: int = MAX_DEPTH) -> Dim | None:
     """Returns the value of an i64 node, modulo 2**64, as an expression of the indices along its axes. Returns None if
-    the node's value depends on more than the axes.
+    the node's value depends on anything but the indices along the node's axes.
     """
     if node.dtype != i64 or not depth:
         return None

@@ -12,8 +12,8 @@ without these checks. With peeling, the sum of two bf16 arrays of 134217426 elem
 (`python tests/sweep_rows.py add`). Compilers for CPUs also peel loops: they move the last iterations out of a loop.
 
 The pass leaves programs with loops unchanged, because peeling does not remove the masks inside a loop. The pass does
-not change programs for arrays of unknown size. A program of few tiles is not peeled, because the launch of its kernel
-takes most of its time.
+not change programs for arrays of unknown size. A program of few tiles is not peeled, because launching its kernel takes
+most of the run time.
 """
 
 from dataclasses import replace

@@ -21,10 +21,10 @@ many instructions each element needs. Merging the last two axes saves instructio
     x[:, 1:] * 2, rows of 4095 elements      stores across the ends of rows are aligned, and so are wide
     concat((x, y), axis=1), rows of 400      no block of 512 elements has 112 elements past the end of a row
 
-A second exception are kernels that transpose many small matrices: for example, `x.mT + y` with x: bf16[50432, 3, 64].
-All axes of such a kernel become one axis. Then every store is contiguous, and no block has indices past the end of a
-row. The transposed load `x[i//192, i%3, (i//3)%64]` is not contiguous, but all elements of a matrix are in the L1 cache
-when the next load needs them.
+As a second exception, all axes of a kernel become one axis if the kernel transposes many small matrices. An example is
+`x.mT + y` with x: bf16[50432, 3, 64]. With a single axis, every store is contiguous, and no block has indices past the
+end of a row. The transposed load `x[i//192, i%3, (i//3)%64]` is not contiguous, but all elements of a matrix are in the
+L1 cache when the next load needs them.
 
 The pass first simplifies indices: for rows of 8 elements without gaps between the rows, `x[r//8, r%8]` becomes `x[r]`.
 If the axis r has 16384 indices, a store to `out[16384*i + r]` becomes a store to `out[i, r]`.

@@ -8,12 +8,13 @@ a reduction over one axis is split, the length of each part is a multiple of the
 Later, minitri/optimize/collapse_axes.py replaces the two indices in `x[d0 // 777, d0 % 777]` by the single index d0.
 
 A matrix with gaps between its rows keeps two axes, because the address of an element needs both the row index and the
-column index. If an operand is broadcast along one of two reduced axes, the index along the other axis alone selects its
-element. A kernel would have to compute this index from the index of a merged axis. If an array has gaps in memory, its
-contiguous axis is not merged with other axes. A long merged axis can be split into more parts than one of the original
-axes. Neighbouring axes that are not contiguous in memory are merged only if the merged axis can be split into over 1.5
-times as many parts. Two sums that read the same array are treated alike, because the two sums will share a kernel. For
-example, the axes of lengths 96 and 16 in `sum(x / m)` become one axis of length 96*16:
+column index. An operand that is broadcast along one of two reduced axes is indexed only by the other axis. To load such
+an operand, a kernel would have to compute the index of the other axis from the index of the merged axis. If an array
+has gaps in memory, its contiguous axis is not merged with other axes. If two sums read the same array, either both or
+neither count as sums without gaps, because the two sums will share a kernel. A merged axis is longer than each of the
+original axes, so it can be split into more parts. Neighbouring axes that are not contiguous in memory are merged only
+if the reduction can then have over 1.5 times as many parts as before. For example, the axes of lengths 96 and 16 in
+`sum(x / m)` become one axis of length 96*16:
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -35,7 +36,7 @@ from minitri.optimize.two_step_reductions import made_of
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
-    """Merges neighbouring reduced axes of each reduction that a later pass splits into parts.
+    """Merges neighbouring reduced axes of the reductions that a later pass splits into parts.
 
     The argument `gaps` has the strides of each input that is not contiguous in memory.
     """
@@ -60,7 +61,9 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
-    """Returns adjacent reduced axes that are not contiguous in memory: the group with the most elements."""
+    """Finds groups of adjacent reduced axes that are not contiguous in memory, and returns the group with the most
+    elements.
+    """
     _, inner = contiguous_axes(node, gaps)
     # reduced axes of known sizes along which memory is not contiguous
     suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]

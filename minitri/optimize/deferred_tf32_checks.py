@@ -17,14 +17,14 @@
 Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
 split into TF32 parts, the parts are NaN. Once a TF32 part is NaN, the partial sum is never finite again. One check of
 the final sum is enough: it finds all factors that cannot be split into TF32 parts. If the final sum is not finite, a
-second loop computes the sum again from the f32 factors in IEEE arithmetic. To need little code and few registers, the
-loop that computes the sum again handles one index of the summed axis per iteration.
+second loop computes the sum again from the f32 factors in IEEE arithmetic. The second loop handles one index of the
+summed axis per iteration, so it needs little code and few registers.
 
 The pass `deferred-tf32-checks` changes loops that add products of TF32 parts to a sum. After each changed loop, the
 pass inserts a second loop, which computes the sum again if the check fails. The inserted loop has the attribute `redo`.
 Several loops can add products to one sum (skip_blocks/skip.py). All second loops for this sum come after the last loop
 that adds a product to the sum. A loop that carries several values to its next iteration is not changed. A loop is
-changed only if all its ops, except the product, are loads, conditions of indices or elementwise operators.
+changed only if each of its ops, except the product, is a load, a condition on indices or an elementwise operator.
 """
 
 from dataclasses import replace

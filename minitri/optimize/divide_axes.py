@@ -6,15 +6,16 @@
 
 For example, `sum(reshape(x.mT, (4096, 2048)), axis=1)` sums rows of 2048 elements. Neighbouring elements of a row are
 far apart in memory, because x is transposed, so a warp would use few bytes of each memory sector. In the divided
-kernel, elements that are neighbours along r are neighbours in memory. No index needs a quotient or a remainder. In an
-elementwise kernel, such as `reshape(x.mT, (4096, 2048)) * 2`, loads are then contiguous along one axis, and stores
-along the other axis.
+kernel, elements that are neighbours along the outer axis r are neighbours in memory. No index needs a quotient or a
+remainder. In an elementwise kernel, such as `reshape(x.mT, (4096, 2048)) * 2`, loads are then contiguous along one
+axis, and stores along the other axis.
 
-An axis is divided if an index has a quotient or a remainder of the axis by a number n, and n divides the length of the
-axis. The inner axis of the two has n indices. A load must be contiguous along the outer axis. Axes of scans are not
-divided. Axes of reductions that return positions, such as argmax, are not divided. Kernels with matrix products stay as
-they are. A kernel may reduce rows and store results that are as long as a row, as in softmax. The reduced axes of such
-a kernel are not divided, because the kernel would be up to four times slower (H200).
+An axis r can be divided if an index contains `r // n` or `r % n`, and the number n divides the length of r. The
+division replaces r by an outer axis and an inner axis. The inner axis has the length n. An axis is divided only if a
+load is then contiguous along the outer axis. Axes of scans are not divided. Axes of reductions that return positions,
+such as argmax, are not divided. Kernels with matrix products stay as they are. A kernel may reduce rows and store
+results that are as long as a row, as in softmax. The reduced axes of such a kernel are not divided, because the kernel
+would be up to four times slower (H200).
 
 Dividing an axis is called delinearization (Maslov, "Delinearization: an efficient way to break multiloop dependence
 equations", 1992).
@@ -51,7 +52,7 @@ def _divided(kernel: Kernel) -> Kernel:
 
 
 def _with_two_axes(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
-    """Returns the kernel with the axes `outer` and `inner` in place of one axis, which has the name of `outer`."""
+    """Divides the axis that has the name of `outer` into the axes `outer` and `inner`, and returns the new kernel."""
     axes = tuple(x for a in kernel.axes for x in ((outer, inner) if a.name == outer.name else (a,)))
     ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in axes}
 

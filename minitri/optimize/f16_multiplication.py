@@ -6,7 +6,8 @@
 
 Multiplying in f16 gives the same bits as multiplying in f32 and then rounding to f16. The product of two f16 numbers is
 exact in f32, so only the cast to f16 rounds. An f16 multiplication rounds the exact product only once, as the cast
-does. An operand can also be converted from 8-bit integers, because f16 represents every 8-bit integer exactly.
+does. An operand of the multiplication may also be a converted 8-bit integer, because f16 represents every 8-bit integer
+exactly.
 
 In a tile program, the pass `f16-multiplication` gives the dtype f16 to some multiplications and to their operands. A
 multiplication gets the dtype f16 only if each op that uses its result casts the result to f16. A multiplication gets

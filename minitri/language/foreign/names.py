@@ -4,14 +4,14 @@ For example, numpy's `average` is called `mean` in the language. The name `abs` 
 language. For numpy's `unique`, the language has no counterpart, and reasons.csv says why. The file names.csv has a row
 for each name of another library. The file libraries.toml has the names of libraries. The columns of names.csv:
 
-`name`: a name such as `average`. A name with a dot, such as `.real`, is an attribute. `*` stands for all names of the
-    library without a row of their own.
+`name`: a name such as `average`. A name with a dot, such as `.real`, is an attribute. `*` stands for every name of the
+    library that has no row of its own.
 `arguments`: the arguments of the calls that the row translates, such as `x, axis`, `x, *, alpha`, `x: 1` (x has rank 1)
-    or `*rest` (any further arguments). In the table `looks` of libraries.toml, a pattern says which arguments a name
-    matches: `M` matches a size.
+    or `*rest` (any further arguments). For some parameters, such as `M` (a size), the table `looks` in libraries.toml
+    has a regular expression that the argument must match.
 `libraries`: the libraries that have the name, as keys of `LIBRARIES` (libraries.toml).
-`instead`: what the user writes instead, as an expression of the arguments. A name that the language has too stays as it
-    is.
+`instead`: what the user writes instead, as an expression of the arguments. If the name means the same in the language,
+    `instead` is this name without a leading dot.
 `reason`: a key of reasons.csv, for a name that the language does not have.
 `note`: how the result of `instead` differs from the library's result, or what `instead` assumes.
 
@@ -214,7 +214,8 @@ def prefixed(
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
     """Returns the translation of a call `name(x, …)` or `x.name(…)`.
 
-    The argument `args` holds the texts of the positional arguments. For a method call too, `x` is the first argument.
+    The argument `args` holds the texts of the positional arguments. In the method call `x.name(…)`, `x` counts as the
+    first argument.
     """
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = ["other", *METHODS, *functions] if method else [*functions, *METHODS]
@@ -240,7 +241,7 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first answer that fits the arguments of a call. If none fits, returns the first answer."""
+    """Returns the first answer that fits the arguments of a call. If no answer fits, returns the first answer."""
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)
 
@@ -270,7 +271,7 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
 
 
 def _plain(text: str) -> str:
-    """Simplifies a text, such as `1 if False else f(x)` to `f(x)`."""
+    """Simplifies a text: `1 if False else f(x)`, for example, becomes `f(x)`."""
     choice = r"(\w+(?:\(.*\))?) if (True|False) else (\w+(?:\(.*\))?)"
     return re.sub(choice, lambda m: m[1] if m[2] == "True" else m[3], text).replace(".shape.shape[0]", ".ndim")
 

@@ -35,13 +35,13 @@ factor, the rule multiplies this constant by log2 e. In attention, for example, 
 factor. For c > 0 the maximum of c * x is exactly c times the maximum of x, because rounding is monotone.
 
 Accuracy: in exp(x - h), h is one value for the whole row. The product of h and log2 e is rounded. The rounding error of
-h * log2 e changes all exponents of a row by the same amount. This amount is at most `|h| * 2**-24`. Attention
-multiplies each score by a constant, so a score already has a relative rounding error of up to `2**-24`. A value x
-loaded from memory has no rounding error. For a loaded x, `x - h` is therefore computed first and then multiplied by
-log2 e. If x * log2 e could overflow, the multiplication by log2 e comes after the subtraction x - h. The factor
-exp(h(old) - h(new)) corrects a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)), the
-multiplication by log2 e always comes after the subtraction. Otherwise, rounding errors would accumulate from block to
-block.
+h * log2 e is at most `|h| * 2**-24`, and changes all exponents of a row by the same amount. Attention multiplies each
+score by a constant, so a score already has a relative rounding error of up to `2**-24`. A value x loaded from memory
+has no rounding error. For a loaded x, `x - h` is therefore computed first and then multiplied by log2 e. If x * log2 e
+could overflow, the multiplication by log2 e comes after the subtraction x - h. The factor exp(h(old) - h(new)) corrects
+a running sum after h has changed from h(old) to h(new). In exp(h(old) - h(new)), the multiplication by log2 e always
+comes after the subtraction. If h(old) and h(new) were multiplied by log2 e first, rounding errors would accumulate from
+block to block.
 """
 
 import math
