@@ -135,8 +135,8 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
 
 
 def definition(value: Any) -> Definition | None:
-    """Returns the definition of the program `value`, so that functions of the language can call this program. If
-    `value` is not a program, returns None.
+    """Returns the definition of a compiled program, so that another program can call this program. If `value` is
+    not a program, returns None.
 
     Also returns None for a program that `mt.load` made from the text of a compiler stage.
     """

@@ -228,7 +228,7 @@ class Dim:
 
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
         """Solves the condition `self >= 0` for one symbol s. For example, N - 1 - i >= 0 means i < N, so the result is
-        (i, -1, N).
+        (i, -1, N): the symbol, the direction and the bound.
 
         The second item of the result is 1 for `s >= bound`, and -1 for `s < bound`. Symbols for which `varies` returns
         True are tried first. The returned bound contains only symbols s for which `varies(s)` is false. Returns None if

@@ -165,8 +165,8 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
     """Returns a drawing of boxes and edges as plain data.
 
-    `edges` maps each edge, a pair of boxes, to the list of its labels. The boxes lie in horizontal layers, `gap` pixels
-    apart.
+    `edges` maps each edge, a pair of boxes, to the list of its labels. The boxes lie in horizontal layers. The space
+    between two layers is `gap` pixels high.
     """
     places, lines = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}

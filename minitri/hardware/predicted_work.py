@@ -86,7 +86,7 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 
 
 def _operations(op: graph_ir.Node | Op, count: int) -> Mapping[str, int]:
-    """Returns how many operations of each arithmetic unit a graph node or kernel op takes."""
+    """Counts the operations that each arithmetic unit executes for a graph node or a kernel op."""
     # `count` says how many times the node or op applies its operation, such as an addition
     match op:
         case graph_ir.Apply() | Compute():

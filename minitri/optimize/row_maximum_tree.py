@@ -8,9 +8,9 @@ thread can compare the elements of several parts at the same time.
 
 If a matrix product has at least COLUMNS (128) columns, the maximum of each row is computed in parts of the row (hint
 `in_parts`). A maximum is computed in parts (`in_parts`) only if each warp computes complete rows. If a loop carries the
-product to its next iteration, CARRIED_COLUMNS (32) columns suffice for the hint `in_parts`. A loop that carries a
-product should not compare the elements of a row one after another. Otherwise, NVIDIA's assembler makes the tensor cores
-wait for each instruction to end.
+product to its next iteration, CARRIED_COLUMNS (32) columns are enough instead of COLUMNS. A loop that carries a product
+should not compare the elements of a row one after another. Otherwise, NVIDIA's assembler makes the tensor cores wait
+for each instruction to end.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

@@ -231,7 +231,7 @@ class Following(Record):
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
         """Returns the sum, computed from the sums of the parts that `cut` describes. The argument `needs` lists the
         split reductions that the summed expression uses, such as a maximum. Returns None if the partial sums cannot be
-        corrected. Returns None if the parts of a reduction in `needs` differ from the parts of the sum.
+        corrected, or if another reduction in `needs` is split at other indices than the sum.
         """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]

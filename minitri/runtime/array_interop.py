@@ -121,7 +121,7 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
-    """Returns a view of an array that supports DLPack."""
+    """Returns a view of the array `value`, whose class supports the DLPack protocol."""
     try:
         if value.__dlpack_device__()[0] == 1:
             with suppress(BufferError, RuntimeError):

@@ -242,8 +242,8 @@ class ReplayCache:
     `floats`: the position and the default of each float parameter. The key of a call does not contain the values of
         float parameters.
     `kept`: the `Replay` objects, by the key of their call.
-    `again`: the latest result of `again_like`: a function that repeats a call, or None. If new arguments are not like
-        the arguments of the earlier call, the function returns None.
+    `again`: None, or the function that `again_like` made last. The function repeats the earlier call. If new arguments
+        are not like the arguments of the earlier call, the function returns None.
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:

@@ -146,8 +146,8 @@ def rows(name: str, library: str) -> list[Foreign]:
     """Returns the rows of names.csv for a function name such as `exp_` of a library such as torch.
 
     Rows with an empty column `arguments` fit any call, and come last. If names.csv has no row for a name with the
-    suffix `_` or `_copy`, the function returns the rows for the name without the suffix. Example: torch's `exp_` and
-    `exp_copy` have the rows of `exp`.
+    suffix `_` or `_copy`, the function returns the rows for the name without the suffix. Example: for torch's `exp_`
+    and `exp_copy`, the function returns the rows of names.csv for `exp`.
     """
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:

@@ -6,7 +6,7 @@ raises the exception NotOneKernel with the reason.
 
 The function `one_kernel` takes the nodes of a part, and the roots: the nodes of the part that must be stored. It
 returns a `FusedIndexing`, which contains the axes and indices of the kernel. If one kernel cannot compute the part, the
-exception NotOneKernel names some of the values in the part. If other kernels compute and store the named values, one
+exception NotOneKernel names some of the values in the part. If other kernels compute and store these values, one
 kernel can compute the remaining nodes of the part. A group of nodes can be one kernel if its axes and indices obey four
 rules:
 
