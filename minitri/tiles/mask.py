@@ -15,8 +15,8 @@ element). Each guard needs a test.
 Elements past the end of a reduced axis must not change the reduction. Elements past the end of a reduced axis get the
 neutral element of the reduction, such as 0 for a sum.
 
-The function `mask` also keeps tests that always succeed. The file minitri/optimize/mask_elision.py extends `Masking`
-with proofs that tests always succeed.
+The function `mask` omits a test only if the block divides the size of the axis. The file
+minitri/optimize/mask_elision.py extends `Masking` with proofs that other tests always succeed.
 """
 
 from collections.abc import Collection, Mapping
