@@ -97,6 +97,7 @@ CASES = {
         {"x": "f32[100, 3, 8]", "out": "f32[100, 8, 3]"}, "i: 2400"),
     "small matrices in a batch of unknown length": ("i: N, j: 8, k: 3", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[N, 3, 8]", "out": "f32[N, 8, 3]"}, "i: 24*N"),
     "small matrices in rows with gaps": ("i: 100, j: 8, k: 3", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[100, 3, 8]", "out": "f32[100, 8, 5]"}, "i: 100, j: 8, k: 3"),
+    "transposed matrices of 900 elements": ("i: 100, j: 30, k: 30", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[100, 30, 30]", "out": "f32[100, 30, 30]"}, "i: 100, j: 30, k: 30"),
     "large transposed matrices": ("i: 100, j: 60, k: 30", "%0: f32[i, j, k] = load x[i, k, j]\nstore out[i, j, k] %0", {"x": "f32[100, 30, 60]", "out": "f32[100, 60, 30]"}, "i: 100, j: 60, k: 30"),
     "a running sum along one of the axes": (IJ, "%0: f32[i, j] = load x[i, j]\n%1: f32[i, j] = scan.sum %0 {along = j}\nstore out[i, j] %1", {}, IJ),
 }  # fmt: skip
