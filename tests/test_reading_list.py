@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -53,6 +54,13 @@ def test_functions_that_run_while_a_module_is_imported_do_not_count() -> None:
         sys.settrace(before)
     assert imported.order == []
     assert called.functions == {"minitri.made_up": {"f"}}
+
+
+def test_the_list_can_be_read_in_an_afternoon() -> None:
+    """Making an error message for each program, before it is known to be wrong, once added four files."""
+    total = next(line for line in reading_list.page_of_fresh_process().splitlines() if line.startswith("Files: "))
+    files, lines = (int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", total)[:2])
+    assert files <= 32 and lines <= 4500
 
 
 def test_every_file_to_read_beside_the_list_exists_and_has_a_place_in_the_list() -> None:

@@ -177,7 +177,8 @@ class _Builder(Interpreter):
                 value = self.default(param, function)
             is_array = isinstance(param.annotation, ast.ArrayType)
             scope[param.name] = array_argument(self.typer, param, value, sizes, function) if is_array else value
-        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+        if any(isinstance(p.annotation, ast.ArrayType) for p in function.params):
+            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:

@@ -268,10 +268,10 @@ def checked_body(name: ast.Word, found: Sequence[Statement]) -> tuple[ast.Assign
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
             raise mistake("after_return", after.span)
+    if statements and isinstance(statements[-1], ast.Return):
+        return tuple(statements)
     error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
-        case [ast.Return()]:
-            return tuple(statements)
         case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:  # the author probably meant to return it
             text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
             error.write(replace(span, start=span.end), text, f"end it with `return {result}`")

@@ -27,14 +27,13 @@ of its own. Such a misaligned factor is copied even if the product has few opera
 1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by
 concatenation is copied if more than one tile of result columns reads it. An unpacked concatenation needs several loads
 and a test for each element. A first factor may also be read in pieces, as in `concat((-x[:, 2048:], x[:, :2048]),
-axis=1) @ w`. Each element of such a factor needs a load of its own, so the factor is copied, too (1.6 to 4.9 times as
-fast for f32, H200). A second factor that must be computed is first stored in memory if more than one row of tiles uses
-the factor. If the factor were computed during the product, the tensor core would wait for each block of the factor.
-Only a product with many rows copies its 8-bit weights. The copied 8-bit weights are not yet multiplied by their scale
-(weight_scales.py). If the product has few rows, tensor cores take 8-bit weights from registers
-(fusion/computed_factor_first.py). If a factor is a padded running sum, such as `pad(cumulative_sum(x), 1)`, a kernel
-must store the running sum anyway. The kernel then stores the padded running sum instead, so the product loads a plain
-array.
+axis=1) @ w`. Each element of such a factor needs a load of its own, so the factor is copied, too. A second factor that
+must be computed is first stored in memory if more than one row of tiles uses the factor. If the factor were computed
+during the product, the tensor core would wait for each block of the factor. Only a product with many rows copies its
+8-bit weights. The copied 8-bit weights are not yet multiplied by their scale (weight_scales.py). If the product has few
+rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py). If a factor is a padded running
+sum, such as `pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then stores the padded
+running sum instead, so the product loads a plain array.
 
 Packing is known from fast matrix products on CPUs (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
