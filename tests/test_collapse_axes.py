@@ -12,7 +12,7 @@ import pytest
 import minitri as mt
 from minitri.base.dims import axis
 from minitri.base.pass_logs import recorded
-from minitri.kernels.ir import Load, Plan
+from minitri.kernels.ir import Load, Plan, Store
 from minitri.kernels.parse import parse_plan
 from minitri.optimize.collapse_axes import flatten
 
@@ -190,6 +190,14 @@ def test_a_remainder_of_an_index_that_reaches_the_next_row_stays() -> None:
 def test_three_parts_of_an_index() -> None:
     text = "%0: f32[i] = load x[i//20, (i//5)%4, i%5]\nstore out[i] %0"
     assert loads(flattened("i: 60", text, "f32[3, 4, 5]", "f32[60]")) == ["x[i]"]
+
+
+def test_a_flat_index_of_a_store_becomes_one_index_for_each_axis() -> None:
+    """The axis with the largest stride comes first. The axes stay apart, because x is transposed."""
+    (kernel,) = flattened("i: 40, j: 60", COPY.replace("x[i, j]", "x[j, i]").replace("out[i, j]", "out[60*i + j]"),
+                          "f32[60, 40]", "f32[2400]").kernels  # fmt: skip
+    (store,) = (op for op in kernel.body if isinstance(op, Store))
+    assert (store.index, store.buffer.shape, store.buffer.strides) == ((I, axis("j")), (40, 60), (60, 1))
 
 
 PRODUCT = """%0: f32[i, j, r] = load x[i, j, r]

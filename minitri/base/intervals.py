@@ -145,7 +145,7 @@ def mixed_radix(d: Dim, ranges: Ranges, whole: Dim) -> dict[Symbol, int]:
     Returns an empty dict if `d` repeats or skips one of the values from 0 to `whole` - 1.
 
     Example: if d0 has 4 values and d1 has 32 values, the index `32*d0 + d1` takes each value from 0 to 127 exactly
-    once. For the index `32*d0 + d1`, the function returns the factors {d1: 1, d0: 32}.
+    once. For the index `32*d0 + d1`, the function returns the factors {d1: 1, d0: 32}. The smallest factor comes first.
     """
     d = joined(simplify(d, ranges), ranges)
     weights = {s: c for m, c in d.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}

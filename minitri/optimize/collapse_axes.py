@@ -168,7 +168,7 @@ def _with_digits(op: Store, ranges: Ranges) -> Store:
     weights = mixed_radix(op.offset, ranges, product(list(op.buffer.shape)))
     if not weights or all(d == 0 or isinstance(d.atom, Symbol) for d in op.index):
         return op
-    order = sorted(weights, key=weights.__getitem__, reverse=True)
+    order = [*reversed(weights)]  # the last axis has the smallest stride
     shape, strides = tuple(ranges[s][1] + 1 for s in order), tuple(Dim.of(weights[s]) for s in order)
     buffer = replace(op.buffer, shape=shape, strides=strides)
     return replace(op, index=tuple(axis(s.name) for s in order), buffer=buffer)
