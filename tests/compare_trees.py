@@ -1,0 +1,122 @@
+"""Times programs with two versions of the compiler in turns, on one GPU.
+
+    git worktree add build/before main~20
+    python tests/compare_trees.py build/before "product bf16" softmax          cases of the benchmark, by parts of names
+    python tests/compare_trees.py build/before --random 20 --seed 5 --dtype f32
+
+Each version runs in a process of its own. The processes measure one after the other, several times: before, after,
+after, before, … So both versions meet the same clock rate and temperature. A row has the median times in microseconds,
+and the ratio before / after: more than 1 means that the later version is faster.
+
+Random programs are drawn by the later version, the one of this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain, repeat, starmap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+TURNS = 3  # each turn measures both versions twice
+WARM_UP, TIMED = 15e-3, 25e-3  # seconds of one measurement
+
+
+class Version:
+    """A process that compiles and times programs with the compiler of one source tree."""
+
+    def __init__(self, tree: Path) -> None:
+        paths = os.pathsep.join([str(tree.resolve()), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-W", "ignore", __file__, "--worker"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
+        )
+
+    def ask(self, question: Any) -> Any:
+        assert self.process.stdin and self.process.stdout
+        print(json.dumps(question), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit("the process of a version ended")
+        return json.loads(answer)
+
+
+def worker() -> None:
+    """Compiles and times programs.
+
+    {"text": …, "inputs": […]}   compiles a program; the answer is `null` or the text of an error
+    null                         times the last program; the answer is its time in seconds
+    """
+    import torch
+
+    import minitri as mt
+    from minitri.bench.alternating_timer import Pace, alternating_times
+    from minitri.bench.cases import Input
+    from minitri.bench.measure_case import rotated, tensor
+
+    answers, sys.stdout = sys.stdout, sys.stderr
+    calls: list[Any] = []
+    for line in sys.stdin:
+        question = json.loads(line)
+        if question is None:
+            (answer,) = alternating_times({"": calls}, Pace(WARM_UP, TIMED)).values()
+        else:
+            calls.clear()
+            torch.cuda.empty_cache()
+            inputs = [Input(**{**i, "shape": tuple(i["shape"])}) for i in question["inputs"]]
+            try:
+                program = mt.compile(question["text"])
+                calls.extend(starmap(program.bind, rotated([tensor(i, "cuda") for i in inputs])))
+                calls[0]()
+                answer = None
+            except Exception as error:  # the other version may compile this program
+                answer = f"{type(error).__name__}: {error}"
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def programs(parts: list[str], number: int, seed: int, dtype: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    from minitri.bench.cases import cases
+    from minitri.bench.random_programs import draw
+
+    chosen = (case for case in cases() if parts and any(part in case.name for part in parts))
+    drawn = (draw(f"{seed}/{k}", dtype).case() for k in range(number))
+    for case in chain(chosen, drawn):
+        yield case.name, {"text": case.program, "inputs": [i._asdict() for i in case.inputs]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tree", type=Path, nargs="?", help="the source tree of the earlier version")
+    parser.add_argument("cases", nargs="*", help="parts of names of benchmark cases")
+    parser.add_argument("--random", type=int, default=0, help="number of random programs")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        return worker()
+    if arguments.tree is None:
+        parser.error("a source tree is missing")
+    versions = [Version(arguments.tree), Version(ROOT)]
+    print(f"{'before us':>10}  {'after us':>9}  before/after  program")
+    for name, program in programs(arguments.cases, arguments.random, arguments.seed, arguments.dtype):
+        errors = [error for version in versions if (error := version.ask(program)) is not None]
+        if errors:
+            print(f"{name}: {errors[0]}", flush=True)
+            continue
+        found: dict[Version, list[float]] = {version: [] for version in versions}
+        for version in chain.from_iterable(repeat([*versions, *reversed(versions)], TURNS)):
+            found[version].append(version.ask(None))
+        before, after = (statistics.median(found[version]) * 1e6 for version in versions)
+        print(f"{before:10.2f}  {after:9.2f}  {before / after:12.3f}  {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
