@@ -117,6 +117,7 @@ MOVES = (
     "concat((x, y))", "concat((x, y), axis=1)", "concat((x, y, x[:, :1]), axis=1)", "concat((z, w.mT, z))", "concat((s, b[0], t))[2:-2]",
     "concat((x, y), axis=1)[:, ::-1]", "concat((concat((x, y)), x))", "concat((b, b[:1]))", "concat((x, y), axis=1)[:, 5:9]",
     "stack((x, y), axis=1)", "x[k]", "x[:, k]", "x[k - 3]", "x[:, k][:, ::-1]", "b[:, k, 2]",
+    "pad(reshape(x, (7, 5)), 1)", "pad(reshape(x, (35,)), 2)[::3]", "pad(reshape(b[:, :, :4], (10, 4)), 1)[:, ::2]", "pad(reshape(b, (70,)), 1)[k + 3]",
     "b[1, k]", "x[k, k + 1]", "u[k[::-1]]", "concat((x, y))[k + 4]", "tril(s)", "x + arange(7)",
 )  # fmt: skip
 SHARED = (
@@ -222,9 +223,14 @@ AXES = {
     "concat((x * m, y), axis=1)": "i, j: m[i, 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
     "concat((x * u, y), axis=1)": "i, j: u[j, 6 - j >= 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
     "stack((x, y), axis=0)": "i, j, k: x[j, k, -i >= 0], y[j, k, i - 1 >= 0]",
+    "u[None, :] * 2": "i: u[i]",
+    "stack((exp(x), y), axis=1)": "i, j, k: x[i, k, -j >= 0], y[i, k, j - 1 >= 0]",
+    "pad(u[None, :], ((0, 7), (0, 0)))": "i, j: u[j, -i >= 0]",  # 8 rows: a program has one of them
+    "pad(u[None, :], ((0, 8), (0, 0)))": "i, j: u[j]",  # 9 rows: a program has several
     "stack((exp(x), y), axis=2)": "i, j, k: x[i, j], y[i, j]",  # each program has elements of both
     "x[:, k]": "i, j: k[j], x[i, p0, p0 >= 0, 6 - p0 >= 0]",
     "x[:, k] + y[:, k]": "i, j: k[j], x[i, p0, p0 >= 0, 6 - p0 >= 0], y[i, p0, p0 >= 0, 6 - p0 >= 0]",
+    "pad(reshape(exp(reshape(s[:6], (3, 14))), (6, 7)), 1)[:, ::2]": "i, j: s[i - 1, 2*j - 1, 2*j - 1 >= 0, 7 - 2*j >= 0, i - 1 >= 0, 6 - i >= 0]",
     "concat((u[k], u))": "i: k[i, 2 - i >= 0], u[i - 3, i - 3 >= 0], u[p0, 2 - i >= 0, p0 >= 0, 6 - p0 >= 0]",
 }
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import minitri as mt
 from minitri.base.dims import ZERO, Dim, Symbol, axis, size
-from minitri.base.intervals import bounds, mixed_radix, simplify
+from minitri.base.intervals import bounds, mixed_radix, simplify, within
 
-N, M, I, J = size("N"), size("M"), axis("i"), axis("j")
+N, M, I, J, K = size("N"), size("M"), axis("i"), axis("j"), axis("k")
 RANGES = {Symbol("i", "axis"): (Dim.of(0), N - 1)}
 
 leaves = st.sampled_from([N, M, I]) | st.integers(-9, 9).map(Dim.of)
@@ -79,6 +79,36 @@ def test_quotients_of_combined_axes_keep_their_values(data: st.DataObject) -> No
         for point in product(*map(range, extents)):
             env = {Symbol(str(a), "axis"): p for a, p in zip(names, point)}
             assert simple.compute(env) == made.compute(env), f"{made} is not {simple} at {env}"
+
+
+@given(st.data())
+def test_an_expression_keeps_its_value_where_guards_hold(data: st.DataObject) -> None:
+    """A padded array is read only inside; there, (i + 193) // 194 may be just 1."""
+    number = st.integers(-6, 6)
+    extents = {Symbol(a, "axis"): data.draw(st.integers(1, 9)) for a in "ij"}
+    full = {s: (ZERO, Dim.of(e - 1)) for s, e in extents.items()}
+    guards = [
+        data.draw(number) * I + data.draw(number) * J * data.draw(st.booleans()) + data.draw(number) for _ in "123"
+    ]
+    whole = data.draw(number) * I + data.draw(number) * J + data.draw(number)
+    ranges, made = within(full, guards), [whole // (by := data.draw(st.integers(1, 9))), whole % by, (whole % by) // 2]
+    for point in product(*map(range, extents.values())):
+        env = dict(zip(extents, point))
+        if all(g.compute(env) >= 0 for g in guards):
+            assert all(low.compute(env) <= env[s] <= high.compute(env) for s, (low, high) in ranges.items())
+            assert [simplify(d, ranges).compute(env) for d in made] == [d.compute(env) for d in made]
+
+
+def test_guards_narrow_the_ranges_of_axes() -> None:
+    i, j, k = I.atom, J.atom, K.atom
+    ranges = within(
+        {i: (ZERO, Dim.of(9)), j: (ZERO, N - 1), k: (ZERO, Dim.of(2))},
+        [2 * I - 3, 8 - I, J - 1, I - K, 5 - 2 * N, K - 4],
+    )
+    assert ranges == {i: (2, 8), j: (ZERO, N - 1), k: (ZERO, 2)}
+    assert simplify((I + 193) // 194, {i: (Dim.of(1), Dim.of(194))}) == 1
+    assert simplify((I + 193) % 194, {i: (Dim.of(1), Dim.of(194))}) == I - 1
+    assert simplify((I + 193) // 194, {i: (Dim.of(0), Dim.of(194))}) == (I + 193) // 194
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ The file inequalities.py, not this module, proves inequalities from several cond
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import gcd
 
 from minitri.base.dims import ZERO, Atom, Dim, Division, Quotient, Remainder, Symbol, sign, split
@@ -84,6 +84,25 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
     return found is not None and sign(found[0], positive) in (0, 1)
 
 
+def within(ranges: Ranges, guards: Iterable[Dim]) -> Ranges:
+    """Returns the ranges of the axes without the first and last indices at which a guard is negative.
+
+    For example, if the range of i is 0 … 9, the guard `2*i - 3` narrows the range to 2 … 9. Guards with several axes,
+    and guards or ranges with unknown sizes, change nothing.
+    """
+    narrowed = dict(ranges)
+    for guard in guards:
+        for symbol in guard.symbols() & ranges.keys():
+            dims = *(guard.coefficient(symbol) or (ZERO, ZERO)), *narrowed[symbol]
+            if any(d.constant is None for d in dims) or dims[0] == 0:
+                continue
+            factor, rest, low, high = map(int, dims)
+            low, high = (max(low, -(rest // factor)), high) if factor > 0 else (low, min(high, rest // -factor))
+            if low <= high:
+                narrowed[symbol] = Dim.of(low), Dim.of(high)
+    return narrowed
+
+
 def is_natural(d: Dim, ranges: Ranges) -> bool:
     """Checks whether `d` is proven to be >= 0.
 
@@ -104,6 +123,11 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
         if isinstance(a, Division):
             for unit in (y, *_units(x, y)):
                 whole, rest = split(x, unit)
+                least = found[0] // unit if (found := bounds(rest, ranges, positive)) else None
+                if least is None or least.constant is None:
+                    continue
+                # (i + 193) // 194 is 1 + (i - 1) // 194, which is 1 if 1 <= i < 195
+                whole, rest = whole + least, rest - least * unit
                 fits = proves_nonnegative(rest, ranges, positive)
                 if fits and proves_nonnegative(unit - rest - 1, ranges, positive):
                     whole, units = simplify(whole, ranges, positive), split(y, unit)[0]

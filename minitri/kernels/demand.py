@@ -79,7 +79,7 @@ class AxisRanges:
 
     def __init__(self, axes: Mapping[str, Dim], allows: Allows) -> None:
         self.axes, self.allows = axes, allows
-        self._simple: dict[Dim, Dim] = {}
+        self._simple: dict[tuple[Dim, tuple[Dim, ...]], Dim] = {}
         self._closed: dict[Dim, bool] = {}
 
     @property
@@ -93,17 +93,19 @@ class AxisRanges:
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
-    def simplify(self, d: Dim) -> Dim:
-        """Returns a simpler expression that equals `d` whenever each index in `d` is within the range of its axis. The
-        simplified form of each expression is cached, and stays cached when axes are added.
+    def simplify(self, d: Dim, guards: Iterable[Dim] = ()) -> Dim:
+        """Returns a simpler expression that equals `d` whenever each index in `d` is within the range of its axis, and
+        all guards are >= 0. The simplified form of each expression is cached, and stays cached when axes are added.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
-        if d not in self._simple:
+        key = d, about(guards, [d])
+        if key not in self._simple:
+            ranges = intervals.within(self.ranges, key[1])
             present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
-            simple = intervals.joined(intervals.simplify(d, self.ranges, self.extents), self.ranges)
-            self._simple[d] = where_present(simple, present, self.allows)
-        return self._simple[d]
+            simple = intervals.joined(intervals.simplify(d, ranges, self.extents), ranges)
+            self._simple[key] = where_present(simple, present, self.allows)
+        return self._simple[key]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
         """Returns the expressions in `conditions` that could be negative at some index."""
@@ -277,7 +279,7 @@ class Indexing:
             case ir.Apply():
                 return [(a, demand) for a in node.args]
             case ir.View():
-                return [(node.x, Demand(self.mapped(node.index, index), guards))]
+                return [(node.x, Demand(self.mapped(node.index, index, guards), guards))]
             case ir.Gather():
                 picks = [(p, demand) for p in node.picks]
                 where, inside = self.gathered(node, demand)
@@ -296,20 +298,22 @@ class Indexing:
                 return [(node.a, a), (node.b, b)]
         return []
 
-    def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
+    def mapped(
+        self, exprs: Iterable[Dim], index: Sequence[Dim], guards: Iterable[Dim] = (), picks: Mapping[Symbol, Dim] = {}
+    ) -> tuple[Dim, ...]:
         """Replaces the symbols `d0`, `d1`, … in the index expressions `exprs` by the entries of `index`.
 
         Example: for the index `[i, j + 1]`, the function replaces `[d1, d0]` by `[j + 1, i]`. In the index expressions
         of a gather, a symbol such as `@0` stands for an index that is read from an array. The argument `picks` maps
-        each symbol such as `@0` to its replacement.
+        each symbol such as `@0` to its replacement. The result is right only where all `guards` are >= 0.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
-        return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
+        return tuple(self.ranges.simplify(d.substitute(env), guards) for d in exprs)
 
     def gathered(self, node: ir.Gather, demand: Demand) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
         """Returns the index at which a gather reads, and guards (conditions) that keep this index inside the array."""
         picks = {Symbol(f"@{k}", "value"): dims.value(self._pick_name(p, demand)) for k, p in enumerate(node.picks)}
-        where = self.mapped(node.index, demand.index, picks)
+        where = self.mapped(node.index, demand.index, demand.guards, picks)
         inside = self.ranges.open_guards(gather_guards(node, where))
         return where, inside
 
