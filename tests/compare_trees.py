@@ -2,13 +2,13 @@
 
     git worktree add build/before main~20
     python tests/compare_trees.py build/before "product bf16" softmax          cases of the benchmark, by parts of names
-    python tests/compare_trees.py build/before --random 20 --seed 5 --dtype f32
+    python tests/compare_trees.py build/before "f32 98/"{0..19}                 random programs of seed 98
 
 Each version runs in a process of its own. The processes measure one after the other, several times: before, after,
 after, before, … So both versions meet the same clock rate and temperature. A row has the median times in microseconds,
 and the ratio before / after: more than 1 means that the later version is faster.
 
-Random programs are drawn by the later version, the one of this file.
+The later version, the one of this file, draws the random programs: `minitri bench --random` prints their names.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat, starmap
 from pathlib import Path
 from typing import Any
@@ -81,23 +82,21 @@ def worker() -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def programs(parts: list[str], number: int, seed: int, dtype: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def programs(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     from minitri.bench.cases import cases
     from minitri.bench.random_programs import draw
 
-    chosen = (case for case in cases() if parts and any(part in case.name for part in parts))
-    drawn = (draw(f"{seed}/{k}", dtype).case() for k in range(number))
-    for case in chain(chosen, drawn):
+    random = [match for name in names if (match := re.fullmatch(r"(\w+) (\d+/\d+)", name))]
+    parts = {*names} - {match[0] for match in random}
+    chosen = (case for case in cases() if any(part in case.name for part in parts))
+    for case in chain(chosen, (draw(match[2], match[1]).case() for match in random)):
         yield case.name, {"text": case.program, "inputs": [i._asdict() for i in case.inputs]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("tree", type=Path, nargs="?", help="the source tree of the earlier version")
-    parser.add_argument("cases", nargs="*", help="parts of names of benchmark cases")
-    parser.add_argument("--random", type=int, default=0, help="number of random programs")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("programs", nargs="*", help="parts of names of benchmark cases, or random programs: f32 98/47")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -106,7 +105,7 @@ def main() -> None:
         parser.error("a source tree is missing")
     versions = [Version(arguments.tree), Version(ROOT)]
     print(f"{'before us':>10}  {'after us':>9}  before/after  program")
-    for name, program in programs(arguments.cases, arguments.random, arguments.seed, arguments.dtype):
+    for name, program in programs(arguments.programs):
         errors = [error for version in versions if (error := version.ask(program)) is not None]
         if errors:
             print(f"{name}: {errors[0]}", flush=True)

@@ -89,6 +89,7 @@ REWRITES: dict[str, Rewrite] = {
     "pack-operands": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
         "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,
         "optimize.pack_operands.REUSE_OF_CONVERTED": 2, "optimize.pack_operands.WORTH": 1, "optimize.pack_operands.WORTH_COMPUTED": 1,
+        "optimize.pack_operands.REUSE_OF_SINGLE": 2, "optimize.pack_operands.DEPTH_OF_SINGLE": 1, "optimize.pack_operands.WORTH_OF_SINGLE": 1,
     }, exact=False),
     "collapse-reduced-axes": Rewrite("graph.collapsed", ("several", "several", "unary"), {
         "optimize.split_reduction.SHORTEST": 8, "optimize.split_reduction.SHORTEST_COLUMN": 8, "optimize.split_reduction.SHORTEST_PART": 2, "optimize.split_reduction.LEAST": 2,

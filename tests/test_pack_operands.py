@@ -30,6 +30,14 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the las
     "even columns, used less often": ("x @ w", BF16, {"M": 1024, "K": 8192, "N": 2046}, "w"),
     "odd columns": ("x @ w", BF16, LARGE | {"N": 1777}, "w"),
     "both odd": ("x @ w", BF16, RAGGED, "xw"),
+    "odd rows of weights, one tile of rows": ("x @ w.T", {"x": "bf16[M, K]", "w": "bf16[N, K]"}, {"M": 64, "K": 8195, "N": 1024}, "xw"),
+    "odd rows of weights, few rows": ("x @ w.T", {"x": "bf16[M, K]", "w": "bf16[N, K]"}, {"M": 63, "K": 8195, "N": 1024}, "x"),
+    "odd depth, two tiles of columns": ("x @ w.T", {"x": "bf16[M, K]", "w": "bf16[N, K]"}, {"M": 8192, "K": 777, "N": 256}, "xw"),
+    "odd depth, one tile of columns": ("x @ w", BF16, {"M": 32768, "K": 777, "N": 128}, ""),
+    "odd depth, small": ("x @ w", BF16, {"M": 512, "K": 511, "N": 511}, "xw"),
+    "odd and short depth, small": ("x @ w", BF16, {"M": 2048, "K": 127, "N": 511}, ""),
+    "every other element": ("x[:, :, 1] @ w", {"x": "f32[M, K, 2]", "w": "f32[K, N]"}, {"M": 1204, "K": 4100, "N": 1024}, "xw"),
+    "every other element, few columns": ("x[:, :, 1] @ w", {"x": "f32[M, K, 2]", "w": "f32[K, N]"}, {"M": 8192, "K": 4100, "N": 127}, "w"),
     "odd rows of a transposed factor": ("x.T @ w", {"x": "bf16[K, M]", "w": "bf16[K, N]"}, LARGE | {"M": 2047}, "x"),
     "tf32": (TF32, F32, LARGE, "xw"),
     "tf32, transposed": (TF32.replace("w,", "w.T,"), {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, "xw"),
@@ -186,7 +194,8 @@ SMALL = {"M": 21, "K": 35, "N": 19}
 
 @pytest.fixture
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "REUSE_OF_CONVERTED", "WORTH", "WORTH_COMPUTED"):
+    names = "REUSE REUSE_OF_COMPUTED REUSE_OF_CONVERTED REUSE_OF_SINGLE WORTH WORTH_COMPUTED WORTH_OF_SINGLE"
+    for constant in ("DEPTH", "DEPTH_OF_SINGLE", *names.split()):
         monkeypatch.setattr(pack_operands, constant, 1)
 
 

@@ -203,12 +203,45 @@ def test_columns_of_two_arrays_get_more_warps() -> None:
     ("sum(x, axis=0)", "f32[17, 65536]", 64, 8), ("softmax(x, axis=0)", "f32[4, 65536]", 128, 1),
     ("softmax(x, axis=1)", "f32[64, 197, 777]", 32, 8), ("softmax(x, axis=1)", "bf16[64, 256, 1024]", 32, 4), ("softmax(x, axis=1)", "bf16[64, 257, 1024]", 64, 2),
     ("softmax(x, axis=1)", "bf16[64, 4, 99999]", 256, 4), ("sum(x, axis=1)", "f32[1000000, 8, 4]", 4, 4),
+    ("sum(x, axis=1)", "bf16[32, 3, 50176]", 512, 1), ("sum(x, axis=1)", "f32[32, 16, 50176]", 128, 1), ("var(x, axis=1)", "f32[32, 3, 50176]", 512, 2),
+    ("var(x, axis=1)", "bf16[32, 8, 50176]", 512, 2), ("var(x, axis=1)", "f32[32, 16, 50176]", 64, 1),
 ])  # fmt: skip
 def test_few_warps_hold_short_columns(text: str, x: str, block: int, warps: int) -> None:
     """Columns of up to 32 elements if they are only reduced, and of up to 256 elements if they are also written."""
     (kernel,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels
     chosen = scheduled(kernel)
     assert (chosen.axes[kernel.parallel[-1].name][1], chosen.warps) == (block, warps)
+
+
+@pytest.mark.parametrize(("text", "x", "blocks", "warps"), [
+    ("var(x[..., :128], axis=1)", "bf16[8, 3, 512, 136]", {"j": 8, "k": 128, "r": 4}, 2), ("sum(x[..., :128], axis=1)", "f32[8, 3, 512, 136]", {"j": 4, "k": 128, "r": 4}, 1),
+    ("var(x[..., :24], axis=1)", "f32[800, 3, 512, 136]", {"j": 8, "k": 32, "r": 4}, 4), ("cumulative_sum(x[..., :32], axis=1)", "f32[80, 64, 512, 136]", {"k": 1, "l": 32, "j": 64}, 2),
+])  # fmt: skip
+def test_short_rows_share_a_program_that_reduces_columns(text: str, x: str, blocks: dict[str, int], warps: int) -> None:
+    """Rows of 128 elements with gaps: a program of one row would have a few elements for each thread."""
+    (kernel,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels
+    chosen = scheduled(kernel)
+    assert ({a: chosen.axes[a][1] for a in blocks}, chosen.warps) == (blocks, warps)
+
+
+@pytest.mark.parametrize(("x", "rows"), [
+    ("f32[64, 25]", 8), ("f32[64, 256]", 2), ("f32[128, 128]", 4), ("f32[40, 1000]", 1), ("f32[4096, 128]", 8), ("f32[M, 128]", 8),
+])  # fmt: skip
+def test_a_few_rows_are_divided_among_multiprocessors(x: str, rows: int) -> None:
+    """The programs of a few rows would otherwise leave most of the chip idle."""
+    (kernel,) = mt.compile("sum(x, axis=1)", x=x).lower(target="cuda:90").compilation.value("kernels").kernels
+    assert scheduled(kernel).axes["i"] == ("grid", rows)
+
+
+@pytest.mark.parametrize(("text", "loop"), [
+    ("var(reshape(x[..., :388], (512, 2, 24832)), axis=-1)", (2048, 8)), ("var(reshape(x, (512, 2, 49728)), axis=-1)", (8192, 4)),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_a_loop_with_an_address_for_each_element_has_small_blocks(text: str, loop: tuple[int, int], dtype: str) -> None:
+    """The index has the quotient r//388, so that neighbouring elements have no common address."""
+    plan = mt.compile(text, x=f"{dtype}[512, 128, 777]").lower(target="cuda:90").compilation.value("kernels")
+    chosen = scheduled(plan.kernels[0])
+    assert (chosen.axes["r"], chosen.warps) == (("loop", loop[0]), loop[1])
 
 
 @pytest.mark.parametrize(("text", "x", "expected"), [

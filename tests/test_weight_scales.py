@@ -48,7 +48,8 @@ SIZES = {"B": 2, "M": 21, "K": 35, "N": 19}
 
 @pytest.fixture
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "REUSE_OF_CONVERTED", "WORTH", "WORTH_COMPUTED"):
+    names = "REUSE REUSE_OF_COMPUTED REUSE_OF_CONVERTED REUSE_OF_SINGLE WORTH WORTH_COMPUTED WORTH_OF_SINGLE"
+    for constant in ("DEPTH", "DEPTH_OF_SINGLE", *names.split()):
         monkeypatch.setattr(pack_operands, constant, 1)
 
 

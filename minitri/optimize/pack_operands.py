@@ -24,16 +24,17 @@ The hardware can copy rows of an unpacked first factor to shared memory if the r
 first factor whose rows begin at multiples of 4 bytes is copied only if the product uses each element at least
 REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load
 of its own. Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1,
-1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first factor made by
-concatenation is copied if more than one tile of result columns reads it. An unpacked concatenation needs several loads
-and a test for each element. A first factor may also be read in pieces, as in `concat((-x[:, 2048:], x[:, :2048]),
-axis=1) @ w`. Each element of such a factor needs a load of its own, so the factor is copied, too. A second factor that
-must be computed is first stored in memory if more than one row of tiles uses the factor. If the factor were computed
-during the product, the tensor core would wait for each block of the factor. Only a product with many rows copies its
-8-bit weights. The copied 8-bit weights are not yet multiplied by their scale (weight_scales.py). If the product has few
-rows, tensor cores take 8-bit weights from registers (fusion/computed_factor_first.py). If a factor is a padded running
-sum, such as `pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then stores the padded
-running sum instead, so the product loads a plain array.
+1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first f32 factor such as
+`x[:, ::2]` also needs a load for each element, and is copied. A first factor made by concatenation is copied if more
+than one tile of result columns reads it. An unpacked concatenation needs several loads and a test for each element. A
+first factor may also be read in pieces, as in `concat((-x[:, 2048:], x[:, :2048]), axis=1) @ w`. Each element of such a
+factor needs a load of its own, so the factor is copied, too. A second factor that must be computed is first stored in
+memory if more than one row of tiles uses the factor. If the factor were computed during the product, the tensor core
+would wait for each block of the factor. Only a product with many rows copies its 8-bit weights. The copied 8-bit
+weights are not yet multiplied by their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit
+weights from registers (fusion/computed_factor_first.py). If a factor is a padded running sum, such as
+`pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then stores the padded running sum
+instead, so the product loads a plain array.
 
 Packing is known from fast matrix products on CPUs (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -67,13 +68,14 @@ from minitri.optimize.two_step_reductions import made_of, padded
 
 DEPTH, DEPTH_OF_COPY = 512, 64  # the least depth of a product, and of a product with rows at odd multiples of 2 bytes
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32 = 128  # the fewest uses in f32
+REUSE_OF_F32, REUSE_OF_SINGLE = 128, 64  # the fewest uses in f32, and of second factors with a load for each element
 SWAPPED = 1.1  # an estimate of how much longer a product of TF32 parts takes that stores its result transposed
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
 WORTH_COMPUTED = 1 << 31  # the same for a second factor
 WORTH_F32 = 1 << 30  # the same in f32, and for a concatenation; 2**30 operations take more than ten microseconds
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
 WORTH_OF_COPY = 1 << 29  # the same if a factor is copied, and for rows at odd multiples of 2 bytes
+WORTH_OF_SINGLE, DEPTH_OF_SINGLE = 1 << 26, 256  # the same for such rows in a product that is at least this deep
 SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 
@@ -130,13 +132,13 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
     # two loads and a test for each element, or a load of its own for each element
     if any(isinstance(n, ir.Concat) for n in made_of(node.a)) or _is_rolled(node.a, last, layouts):
         return columns >= REUSE_OF_COMPUTED and _is_large(node, WORTH_F32)
-    if _is_of_parts(node, wanted):
-        return columns >= REUSE_OF_ASYNC and _is_large(node, WORTH_F32)
     reuse, worth = _least(node)
+    if _is_of_parts(node, wanted):
+        return columns >= (reuse if _is_scattered(node.a, layouts) else REUSE_OF_ASYNC) and _is_large(node, WORTH_F32)
     if _fits(node.a, last, layouts, wanted, ASYNC):  # the hardware can copy the rows as they are
         reuse = REUSE_OF_ASYNC
     elif wanted == "any" and not is_along_depth(node.a, last, layouts, ASYNC):  # each element is a load of its own
-        return columns >= reuse and _is_large(node, WORTH_OF_COPY, DEPTH_OF_COPY)
+        return columns >= REUSE_OF_COMPUTED and _is_large_for_single(node)
     return columns >= reuse and _is_large(node, worth)
 
 
@@ -151,7 +153,7 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     reuse, worth = _least(node)
     computed = _places(node.b, layouts) is None
     if wanted == "any" and not computed and not _fits(node.b, depth, layouts, wanted, ASYNC):
-        return rows >= reuse and _is_large(node, WORTH_OF_COPY, DEPTH_OF_COPY)
+        return rows >= REUSE_OF_SINGLE and _is_large_for_single(node)
     if computed:
         reuse = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
     if computed or wanted == "any":
@@ -169,6 +171,12 @@ def _is_rolled(factor: Node, depth: int, layouts: Layouts) -> bool:
         p.a.coefficient(axis_symbol(depth)) == (1, 0) and (p.b * x.dtype.bytes) % ALIGNMENT == 0 for x, p in pairs
     )
     return not all(aligned)
+
+
+def _is_scattered(factor: Node, layouts: Layouts) -> bool:
+    """Checks whether a factor has no neighbouring elements along its last two axes, as in x[:, ::2]."""
+    found = _places(factor, layouts)
+    return found is not None and 1 not in found[1][-2:]
 
 
 def _is_of_parts(node: Contract, wanted: str) -> bool:
@@ -260,6 +268,11 @@ def _is_large(node: Contract, worth: int, depth: int | None = None) -> bool:
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= (depth or DEPTH) or node.a.dtype == f32)
     return deep and 2 * math.prod(sizes) >= worth
+
+
+def _is_large_for_single(node: Contract) -> bool:
+    """Checks whether a product is large enough for a copy of a factor whose elements need a load each."""
+    return _is_large(node, WORTH_OF_SINGLE, DEPTH_OF_SINGLE) or _is_large(node, WORTH_OF_COPY, DEPTH_OF_COPY)
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:

@@ -22,7 +22,6 @@ an integer.
 """
 
 from contextlib import ExitStack
-from dataclasses import field
 
 from minitri.base.dims import Dim, axis_names
 from minitri.base.nodes import Record
@@ -45,7 +44,7 @@ class EmittedKernel(Record):
     """
 
     name: str
-    program: Program = field(compare=False)  # a new compilation makes new ops, which are never equal to these
+    program: Program
     source: str
     pointers: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]

@@ -6,7 +6,8 @@ sizes depend on the length of a row and the size of an element. Block sizes also
 whole rows, as a softmax does.
 
   - Short rows: a program computes several rows, which have 1024 elements together. If a thread loads few bytes at once,
-    rows that are only reduced or share a bias or scale have 2048 elements together.
+    rows that are only reduced have 2048 elements together. Rows that share a bias or scale have 2048 elements together
+    if they have at most 64 elements, or do not begin at multiples of 16 bytes.
   - Rows that fit: a program keeps one row in registers, and reads and writes it once. A row has up to 32768 elements.
     The limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for rows that are only reduced,
     if argmax, argmin or special functions need many registers.
@@ -42,9 +43,9 @@ from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
-ELEMENTS = 256  # elements of a warp whose threads have eight each
+THREADS, ELEMENTS = 32, 256  # threads of a warp, and its elements if a thread has eight
 SHORT_ROW = 64  # longest row of which a warp computes several at once
-SHORT_COLUMN = 32  # longest column that one warp holds whole
+SHORT_COLUMN, SHORTEST_COLUMN = 32, 8  # longest columns of which one warp holds several, and many
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
 
@@ -64,7 +65,7 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     streams = _streams(kernel, sector, chip)
     near = _is_near(kernel, row, chip) and not sector and not streams
     fits = row * math.prod(sector.values()) <= (4 * ENOUGH if streams else _longest(kernel)) and not near
-    return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector, chip)
+    return _whole_rows(kernel, weight, row, sector, chip) if fits else _looped_rows(kernel, weight, near, sector, chip)
 
 
 def _loops(kernel: Kernel) -> list[list[Axis]]:
@@ -128,9 +129,12 @@ def _finds_positions(kernel: Kernel) -> bool:
     return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
 
-def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[str, int]) -> Schedule:
+def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[str, int], chip: Chip) -> Schedule:
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    few = min(_enough(kernel, weight) // row, 128)
+    rows = math.prod(size(a, 1 << 20) for a in kernel.parallel)
+    # a few rows are divided among a quarter of the multiprocessors, but a warp has at least 256 elements
+    least = max(ELEMENTS // row, ceil_pow2(-(-4 * rows // chip.multiprocessors)))
+    few = min(_enough(kernel, weight, row) // row, 128, least)
     order, inner = innermost(kernel.parallel, weight), max(kernel.reduced, key=lambda a: weight[a.name])
     if order and weight[order[0].name] * 8 <= weight[inner.name]:  # the rows of a program need not be neighbours
         order.sort(key=lambda a: -size(a, few) % max(1, min(few, ceil_pow2(size(a, few)))) * 8 > size(a, few))
@@ -146,20 +150,26 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     return Schedule(axes, rule, warps=warps)
 
 
-def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
+def _enough(kernel: Kernel, weight: dict[str, int], row: int) -> int:
     """Returns the number of elements for a grid program that computes several short rows."""
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
-    if _is_aligned(kernel, inner) and not narrow:
-        return ENOUGH
-    # Threads load few bytes at once: rows that are only reduced, or share a bias or scale, get twice as many elements.
+    # Threads load few bytes at once: narrow rows that are only reduced, and unaligned rows, get twice as many elements.
     if _only_reduces(kernel):
-        return ENOUGH if narrow and _finds_positions(kernel) else 2 * ENOUGH
-    return 2 * ENOUGH if _shares(kernel, inner) else ENOUGH
+        few = _finds_positions(kernel) if narrow else _is_aligned(kernel, inner)
+        return ENOUGH if few else 2 * ENOUGH
+    few = _is_aligned(kernel, inner) and (row > SHORT_ROW or not narrow)
+    return 2 * ENOUGH if _shares(kernel, inner) and not few else ENOUGH
 
 
 def _is_aligned(kernel: Kernel, axis: Axis) -> bool:
     """Checks whether the size of a row along an axis is a multiple of 16 bytes."""
     return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
+
+
+def _is_divided(kernel: Kernel, axis: Axis) -> bool:
+    """Checks whether the address of a load contains a quotient or remainder of the position along an axis."""
+    loads = (op for op in kernel.body if isinstance(op, Load))
+    return any(axis.symbol in pair.a.symbols() for op in loads for pair in op.offset.pairs())
 
 
 def _shares(kernel: Kernel, inner: Axis) -> bool:
@@ -231,7 +241,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
         longest, warps = 512, 4 if bytes <= 2 else 8
     else:
         longest, warps = (4096, 4) if scans else (2048, 8)  # the warps of a scan wait for each other
-    if bytes <= 2 and (corrects or reads_again) and not near and not _is_aligned(kernel, widest):  # narrow loads
+    narrow = bytes <= 2 and not _is_aligned(kernel, widest) or _is_divided(kernel, widest)
+    if narrow and (corrects or reads_again) and not near:  # each element is a load of its own
         longest, warps = 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
@@ -260,7 +271,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], chip: Chip) -> Schedule:
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
     columns, rows = math.prod(size(a, ENOUGH) for a in kernel.parallel), math.prod(size(a, 1) for a in kernel.reduced)
     near = [lanes[0], *(a for a in lanes[1:] if weight[a.name] * 8 > weight[lanes[0].name])]  # axes of neighbours
-    held = _whole_columns(kernel, near, columns, chip) if second is None and not corrects else None
+    held = _whole_columns(kernel, near, lanes, columns, chip) if second is None and not corrects else None
     if held is not None:
         return held
     scans = any(isinstance(op, Scan) for op in kernel.body) and size(lanes[0], 64) >= 32 and (aligned or bytes < 4)
@@ -307,12 +318,17 @@ def _rows_at_once(kernel: Kernel, deep: int, most: int, more: int) -> dict[str, 
     return axes
 
 
-def _whole_columns(kernel: Kernel, lanes: Sequence[Axis], columns: int, chip: Chip) -> Schedule | None:
+def _whole_columns(
+    kernel: Kernel, near: Sequence[Axis], lanes: Sequence[Axis], columns: int, chip: Chip
+) -> Schedule | None:
     """Returns the schedule of a program that keeps columns in registers, or None."""
+    # `near` are the axes of neighbouring columns. If they are shorter than a block, it covers other axes, too.
+    scans, together = any(isinstance(op, Scan) for op in kernel.body), math.prod(size(a, ENOUGH) for a in near)
+    lanes = near if scans or together < THREADS else lanes
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     # a softmax along columns uses each element twice, but reads each element once if columns stay in registers
     chosen = _reduced_columns if _only_reduces(kernel) and not is_chained(kernel) else _kept_columns
-    fits, width, warps = chosen(kernel, lanes, column, columns, chip)
+    fits, width, warps = chosen(kernel, near, column, columns, chip)
     # short columns of 8-bit or 16-bit elements stay in registers only if rows are multiples of 16 bytes
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     # columns too long for registers, or fewer columns than a program would cover
@@ -331,7 +347,7 @@ def _reduced_columns(
     bytes, many = widest_bytes(kernel), columns > 512 * FEW * chip.multiprocessors
     # columns of at most 16 elements are kept in registers even if there are few columns
     alone = 2 * column <= SHORT_COLUMN and len(kernel.parallel) == 1
-    least = ENOUGH // (column if alone else 2 * column) if many else 1
+    least = (ENOUGH if alone else 2 * ENOUGH) // column if many else 1
     width = max(min(256 // bytes, 2048 // column), least)
     # Several warps would exchange partial results of a few elements through shared memory, so most programs have one.
     # For columns of at most 16 elements, each warp covers 512 bytes of every row.
@@ -348,7 +364,8 @@ def _kept_columns(
     # long columns of a scan: fewer columns, because its warps wait for each other
     narrowest = (16 if scans and column > 128 else 32) if column <= HELD_COLUMN else SECTOR // bytes
     # 256 bytes of each row; fewer if columns are long, more if columns are very short
-    width = max(narrowest, max(min(256, 8192 // column), 2048 // column) // bytes)
+    shortest = 8192 if column <= SHORTEST_COLUMN and _only_reduces(kernel) else 2048
+    width = max(narrowest, max(min(256, 8192 // column), shortest // column) // bytes)
     # if there are few columns, longer columns than usual are kept in registers
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
     # Every thread of a column repeats what is computed once for the column, such as a square root. If there are many
