@@ -86,11 +86,13 @@ def programs(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     from minitri.bench.cases import cases
     from minitri.bench.random_programs import draw
 
-    random = [match for name in names if (match := re.fullmatch(r"(\w+) (\d+/\d+)", name))]
-    parts = {*names} - {match[0] for match in random}
-    chosen = (case for case in cases() if any(part in case.name for part in parts))
-    for case in chain(chosen, (draw(match[2], match[1]).case() for match in random)):
-        yield case.name, {"text": case.program, "inputs": [i._asdict() for i in case.inputs]}
+    for name in names:
+        random = re.fullmatch(r"(\w+) (\d+/\d+)", name)
+        chosen = [draw(random[2], random[1]).case()] if random else [case for case in cases() if name in case.name]
+        if not chosen:
+            raise SystemExit(f"no case has the name {name!r}")
+        for case in chosen:
+            yield case.name, {"text": case.program, "inputs": [i._asdict() for i in case.inputs]}
 
 
 def main() -> None:
@@ -106,9 +108,10 @@ def main() -> None:
     versions = [Version(arguments.tree), Version(ROOT)]
     print(f"{'before us':>10}  {'after us':>9}  before/after  program")
     for name, program in programs(arguments.programs):
-        errors = [error for version in versions if (error := version.ask(program)) is not None]
+        answers = zip(("before", "after"), [version.ask(program) for version in versions])
+        errors = [f"{name}, {when}: {error}" for when, error in answers if error is not None]
         if errors:
-            print(f"{name}: {errors[0]}", flush=True)
+            print(*errors, sep="\n", flush=True)
             continue
         found: dict[Version, list[float]] = {version: [] for version in versions}
         for version in chain.from_iterable(repeat([*versions, *reversed(versions)], TURNS)):

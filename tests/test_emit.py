@@ -8,6 +8,7 @@ Triton write differently.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -281,6 +282,13 @@ def test_every_line_is_mapped_to_its_op(text: str) -> None:
             assert type(op).__name__ != "Reduce" or f"rt.reduce_{name}(" in said
         made = [k for k, s in enumerate(written, 1) if re.match(r"v\d+ = (?!v\d+$)|tl\.store\(", s.strip())]
         assert [line for line, _ in kernel.lines] == made
+
+
+def test_kernels_are_compared_without_their_tile_programs() -> None:
+    """Measured times are valid for a kernel of another compilation, whose ops are never equal to these."""
+    first, second = (replace(emitted("whole i: 7 by 8\nwhole j: 5 by 8", COPY, X_OUT), lines=()) for _ in range(2))
+    assert first == second and first.program != second.program
+    assert first != replace(emitted("grid i: 7 by 2\nwhole j: 5 by 8", COPY, X_OUT), lines=())
 
 
 def test_an_emitted_kernel_is_immutable() -> None:

@@ -218,7 +218,7 @@ def test_an_edit_changes_the_result(stage: str) -> None:
 
 
 def test_another_block_size_changes_no_result() -> None:
-    f = edited("tile", "grid i: 10 by 1", "grid i: 10 by 3", M=10, N=30)
+    f = edited("tile", "grid i: 10 by 8", "grid i: 10 by 3", M=10, N=30)
     assert "BLOCK_I: tl.constexpr = 3" in f.lower()["triton"]
     np.testing.assert_allclose(f(X, B), SOFTMAX.numpy(X, B), rtol=1e-6)
 

@@ -651,3 +651,30 @@ def test_a_type_that_divides_by_a_dimension_of_size_zero() -> None:
     with pytest.raises(mt.CompileError, match="MT0207"):
         of_argument(np.ones(3, np.float32), np.ones(0, np.float32))
     assert of_argument(np.ones(3, np.float32), np.ones(1, np.float32)) == 7
+
+
+SCANS_THAT_START_LATER = (  # the scan began at the first element that another operation needs, without the elements before it
+    "pad(cumulative_sum(x, axis=1)[:, 1:], ((0, 0), (1, 0)))", "concat((y, cumulative_sum(x, axis=0)[3:]))",
+    "pad(cumulative_max(x, axis=1)[:, 1:-1], ((0, 0), (2, 2)))", "concat((x[:, :3], cumulative_prod(x, axis=1)[:, 3:]), axis=1)",
+    "pad(tril(cumulative_sum(x[:5], axis=1)[:, 2:]), ((0, 0), (2, 0)))", "cumulative_sum(pad(cumulative_sum(x, axis=1)[:, 1:], ((0, 0), (1, 0))), axis=1)",
+    "softmax(pad(cumulative_max(x, axis=1)[:, 2:], ((0, 0), (2, 1))), axis=1)", "pad(cumulative_sum(x, axis=0)[2:], ((1, 0), (1, 1)))",
+    "concat((y, reshape(broadcast_to(cumulative_sum(y[0])[None, :], (3, 7)), (21,))[3:17][None, :7]))",
+    "concat((y[0, :5], reshape(broadcast_to(cumulative_sum(y[0])[None, :], (3, 7)), (21,))[3:]))[:9]",
+    "pad(cumulative_sum(x, axis=1)[:, 1:] * y[0, 1:], ((0, 0), (1, 0))), cumulative_sum(x, axis=1)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SCANS_THAT_START_LATER)
+def test_a_scan_contains_the_elements_before_the_first_one_that_is_needed(text: str) -> None:
+    x, y = np.random.default_rng(0).integers(1, 4, (2, 6, 7)).astype(np.float32)
+    given = {"x": x, "y": y} if "y" in text else {"x": x}
+    report = mt.compile(text, **dict.fromkeys(given, "f32[6, 7]")).check(*given.values())
+    assert report.ok, report
+
+
+@pytest.mark.parametrize(
+    ("length", "start", "before"), [(1, 0, 0), (1, 1, 1), (7, 1, 1), (7, 3, 1), (7, 1, 3), (9, 9, 2)]
+)
+def test_a_scan_of_unknown_length_that_is_sliced_and_padded(length: int, start: int, before: int) -> None:
+    f = mt.compile(f"pad(cumulative_sum(x)[{start}:], (({before}, 0),))", x="f32[N]")
+    assert f.check(np.arange(1, length + 1, dtype=np.float32)).ok

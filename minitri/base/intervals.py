@@ -87,8 +87,8 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
 def within(ranges: Ranges, guards: Iterable[Dim]) -> Ranges:
     """Returns the ranges of the axes without the first and last indices at which a guard is negative.
 
-    For example, if the range of i is 0 … 9, the guard `2*i - 3` narrows the range to 2 … 9. Guards with several axes,
-    and guards or ranges with unknown sizes, change nothing.
+    For example, if the range of i is 0 … 9, the guard `2*i - 3` narrows the range to 2 … 9. Guards with several axes
+    change nothing. Guards and ranges with unknown sizes change nothing, and neither do guards that are never >= 0.
     """
     narrowed = dict(ranges)
     for guard in guards:
@@ -123,11 +123,10 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
         if isinstance(a, Division):
             for unit in (y, *_units(x, y)):
                 whole, rest = split(x, unit)
-                least = found[0] // unit if (found := bounds(rest, ranges, positive)) else None
-                if least is None or least.constant is None:
-                    continue
-                # (i + 193) // 194 is 1 + (i - 1) // 194, which is 1 if 1 <= i < 195
-                whole, rest = whole + least, rest - least * unit
+                found = bounds(rest, ranges, positive)
+                if found is not None and (least := found[0] // unit).constant is not None:
+                    # (i + 193) // 194 is 1 + (i - 1) // 194, which is 1 if 1 <= i < 195
+                    whole, rest = whole + least, rest - least * unit
                 fits = proves_nonnegative(rest, ranges, positive)
                 if fits and proves_nonnegative(unit - rest - 1, ranges, positive):
                     whole, units = simplify(whole, ranges, positive), split(y, unit)[0]

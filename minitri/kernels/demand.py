@@ -12,7 +12,8 @@ part of the graph can be one kernel.
 The one idea: the index of a needed element of a result determines which elements of the operands are needed. The index
 of a stored node consists of new axes of the kernel, such as `[i, j]`. A View reads its operand at another index: `x.mT`
 at `[i, j]` reads `x` at `[j, i]`. The operand of a Reduce has additional axes in its index: `sum(x, axis=1)` at `[i]`
-needs `x` at `[i, r]` for all r. A Gather reads its operand at a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
+needs `x` at `[i, r]` for all r. A Scan at `[i]` needs its operand at all indices up to i. A Gather reads its operand at
+a computed index: `x[k]` at `[i]` reads `x` at `[k[i]]`.
 
 If a kernel has only one operation, each dimension of the result and each summed dimension gets a new axis. If a kernel
 has several operations, minitri/optimize/fusion/shared_axes.py decides which axes the operations share.
@@ -39,11 +40,7 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """The error for nodes of the graph that cannot be computed in one kernel. The argument `reason` says why the nodes
-    need more than one kernel.
-
-    The argument `nodes` has the nodes whose values must be stored in memory, so that kernels can load the values.
-    """
+    """The error for nodes that one kernel cannot compute: the `reason`, and the `nodes` that must be stored in memory."""
 
     def __init__(self, reason: str, *nodes: Node) -> None:
         super().__init__(reason)
@@ -203,6 +200,14 @@ class Indexing:
             raise NotOneKernel("a running sum is needed at permuted places", node)
         return along.name, shift
 
+    def _scanned(self, node: ir.Scan, demand: Demand) -> tuple[Dim, ...]:
+        """Returns the guards of a scan's operand: `cumulative_sum(x)[1:]` needs x[0], but no sum at index 0."""
+        along, _ = self.scan_axis(node, demand)
+        kept = tuple(g for g in demand.guards if along not in axis_names([g]))
+        inside = [c for d, extent in zip(demand.index, node.shape) for c in (d, extent - 1 - d)]
+        own = self.ranges.narrowed(kept, inside) or kept
+        return merged(tuple(g for g in demand.guards if g in own), own)
+
     def _limit(self, node: Node) -> None:
         """Marks a node to be stored in memory if the kernel needs the node at too many indices."""
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
@@ -290,7 +295,7 @@ class Indexing:
                 over = self._choose(node, demand, [node.x.shape[k] for k in node.axes])
                 return [(node.x, Demand(with_axes(index, node.axes, over), guards))]
             case ir.Scan():
-                return [(node.x, demand)]
+                return [(node.x, Demand(index, self._scanned(node, demand)))]
             case ir.Contract():
                 (k,) = self._choose(node, demand, [node.a.shape[-1]])
                 rows, columns = (*index[:-1], dims.axis(k)), (*index[:-2], dims.axis(k), index[-1])

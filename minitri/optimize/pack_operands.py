@@ -24,15 +24,15 @@ The hardware can copy rows of an unpacked first factor to shared memory if the r
 first factor whose rows begin at multiples of 4 bytes is copied only if the product uses each element at least
 REUSE_OF_ASYNC (1536) times. If the rows of a 16-bit factor begin at odd multiples of 2 bytes, each element needs a load
 of its own. Such a misaligned factor is copied even if the product has few operations. For example, `pad(x, ((0, 0), (1,
-1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. A first f32 factor such as
-`x[:, ::2]` also needs a load for each element, and is copied. A first factor made by concatenation is copied if more
-than one tile of result columns reads it. An unpacked concatenation needs several loads and a test for each element. A
-first factor may also be read in pieces, as in `concat((-x[:, 2048:], x[:, :2048]), axis=1) @ w`. Each element of such a
-factor needs a load of its own, so the factor is copied, too. A second factor that must be computed is first stored in
-memory if more than one row of tiles uses the factor. If the factor were computed during the product, the tensor core
-would wait for each block of the factor. Only a product with many rows copies its 8-bit weights. The copied 8-bit
-weights are not yet multiplied by their scale (weight_scales.py). If the product has few rows, tensor cores take 8-bit
-weights from registers (fusion/computed_factor_first.py). If a factor is a padded running sum, such as
+1))) @ w` loads blocks of x that begin at x[i, r - 1], one element before an aligned address. On tensor cores, a first
+f32 factor such as `x[:, ::2]` also needs a load for each element, and is copied. A first factor made by concatenation
+is copied if more than one tile of result columns reads it. An unpacked concatenation needs several loads and a test for
+each element. A first factor may also be read in pieces, as in `concat((-x[:, 2048:], x[:, :2048]), axis=1) @ w`. Each
+element of such a factor needs a load of its own, so the factor is copied, too. A second factor that must be computed is
+first stored in memory if more than one row of tiles uses the factor. If the factor were computed during the product,
+the tensor core would wait for each block of the factor. Only a product with many rows copies its 8-bit weights. The
+copied 8-bit weights are not yet multiplied by their scale (weight_scales.py). If the product has few rows, tensor cores
+take 8-bit weights from registers (fusion/computed_factor_first.py). If a factor is a padded running sum, such as
 `pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then stores the padded running sum
 instead, so the product loads a plain array.
 
@@ -68,14 +68,15 @@ from minitri.optimize.two_step_reductions import made_of, padded
 
 DEPTH, DEPTH_OF_COPY = 512, 64  # the least depth of a product, and of a product with rows at odd multiples of 2 bytes
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32, REUSE_OF_SINGLE = 128, 64  # the fewest uses in f32, and of second factors with a load for each element
+REUSE_OF_F32 = 128  # the fewest uses in f32
+REUSE_OF_SINGLE = 64  # the fewest uses of a 16-bit second factor that needs a load for each element
 SWAPPED = 1.1  # an estimate of how much longer a product of TF32 parts takes that stores its result transposed
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
 WORTH_COMPUTED = 1 << 31  # the same for a second factor
 WORTH_F32 = 1 << 30  # the same in f32, and for a concatenation; 2**30 operations take more than ten microseconds
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
 WORTH_OF_COPY = 1 << 29  # the same if a factor is copied, and for rows at odd multiples of 2 bytes
-WORTH_OF_SINGLE, DEPTH_OF_SINGLE = 1 << 26, 256  # the same for such rows in a product that is at least this deep
+WORTH_OF_SINGLE, DEPTH_OF_SINGLE = 1 << 26, 256  # the same for rows at odd multiples of 2 bytes and a longer depth
 SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 

@@ -22,6 +22,7 @@ an integer.
 """
 
 from contextlib import ExitStack
+from dataclasses import field
 
 from minitri.base.dims import Dim, axis_names
 from minitri.base.nodes import Record
@@ -44,7 +45,7 @@ class EmittedKernel(Record):
     """
 
     name: str
-    program: Program
+    program: Program = field(compare=False)  # the ops of two compilations are never equal
     source: str
     pointers: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]

@@ -7,7 +7,7 @@ whole rows, as a softmax does.
 
   - Short rows: a program computes several rows, which have 1024 elements together. If a thread loads few bytes at once,
     rows that are only reduced have 2048 elements together. Rows that share a bias or scale have 2048 elements together
-    if they have at most 64 elements, or do not begin at multiples of 16 bytes.
+    if they do not begin at multiples of 16 bytes, or if they have at most 64 elements of 16 bits.
   - Rows that fit: a program keeps one row in registers, and reads and writes it once. A row has up to 32768 elements.
     The limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for rows that are only reduced,
     if argmax, argmin or special functions need many registers.
@@ -45,7 +45,8 @@ WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
 THREADS, ELEMENTS = 32, 256  # threads of a warp, and its elements if a thread has eight
 SHORT_ROW = 64  # longest row of which a warp computes several at once
-SHORT_COLUMN, SHORTEST_COLUMN = 32, 8  # longest columns of which one warp holds several, and many
+SHORT_COLUMN = 32  # longest column that one warp holds whole
+SHORTEST_COLUMN = 8  # longest reduced column of which a program holds 8 kilobytes
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
 
@@ -153,12 +154,13 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 def _enough(kernel: Kernel, weight: dict[str, int], row: int) -> int:
     """Returns the number of elements for a grid program that computes several short rows."""
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
-    # Threads load few bytes at once: narrow rows that are only reduced, and unaligned rows, get twice as many elements.
+    # If threads load few bytes at once, because elements are narrow or rows are unaligned, a program has more elements.
+    aligned = _is_aligned(kernel, inner)
     if _only_reduces(kernel):
-        few = _finds_positions(kernel) if narrow else _is_aligned(kernel, inner)
-        return ENOUGH if few else 2 * ENOUGH
-    few = _is_aligned(kernel, inner) and (row > SHORT_ROW or not narrow)
-    return 2 * ENOUGH if _shares(kernel, inner) and not few else ENOUGH
+        wide = _finds_positions(kernel) if narrow else aligned
+    else:
+        wide = aligned and (row > SHORT_ROW or not narrow) or not _shares(kernel, inner)
+    return ENOUGH if wide else 2 * ENOUGH
 
 
 def _is_aligned(kernel: Kernel, axis: Axis) -> bool:
@@ -322,9 +324,10 @@ def _whole_columns(
     kernel: Kernel, near: Sequence[Axis], lanes: Sequence[Axis], columns: int, chip: Chip
 ) -> Schedule | None:
     """Returns the schedule of a program that keeps columns in registers, or None."""
-    # `near` are the axes of neighbouring columns. If they are shorter than a block, it covers other axes, too.
-    scans, together = any(isinstance(op, Scan) for op in kernel.body), math.prod(size(a, ENOUGH) for a in near)
-    lanes = near if scans or together < THREADS else lanes
+    # `near` are the axes of neighbouring columns. If they have enough columns for a warp, but not for a program, the
+    # program has columns along other axes, too.
+    scans, neighbours = any(isinstance(op, Scan) for op in kernel.body), math.prod(size(a, ENOUGH) for a in near)
+    covered = near if scans or neighbours < THREADS else lanes
     column, bytes = math.prod(ceil_pow2(size(a, 2 * ENOUGH)) for a in kernel.reduced), widest_bytes(kernel)
     # a softmax along columns uses each element twice, but reads each element once if columns stay in registers
     chosen = _reduced_columns if _only_reduces(kernel) and not is_chained(kernel) else _kept_columns
@@ -332,9 +335,9 @@ def _whole_columns(
     # short columns of 8-bit or 16-bit elements stay in registers only if rows are multiples of 16 bytes
     narrow = column <= SHORT_COLUMN and bytes < 4 and not _is_aligned(kernel, lanes[0])
     # columns too long for registers, or fewer columns than a program would cover
-    if not fits or narrow or math.prod(size(a, ENOUGH) for a in lanes) < width:
+    if not fits or narrow or math.prod(size(a, ENOUGH) for a in covered) < width:
         return None
-    blocks = dict.fromkeys((a.name for a in kernel.parallel), 1) | filled(lanes, width)
+    blocks = dict.fromkeys((a.name for a in kernel.parallel), 1) | filled(covered, width)
     axes = {name: ("grid", block) for name, block in blocks.items()}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
