@@ -456,6 +456,7 @@ CASES: dict[str, Case] = {
     "cumsum of columns": Case("cumulative_sum(x * 2, axis=0) + 1", MN, lambda x: (x * 2).cumsum(0) + 1),
     "cumprod": Case("cumulative_prod(x, axis=1)", MN, lambda x: x.cumprod(1), values={"x": "signs"}),
     "exclusive cumsum": Case("pad(cumulative_sum(exp(x), axis=1), ((0, 0), (2, 1)))", MN, lambda x: np.pad(np.exp(x.astype(f8)).cumsum(1), ((0, 0), (2, 1))).astype(f4), off=1e-5),
+    "cumsum without its start": Case("pad(cumulative_sum(x, axis=1)[:, 1:], ((0, 0), (2, 0)))", MN, lambda x: np.pad(x.astype(f8).cumsum(1)[:, 1:], ((0, 0), (2, 0))).astype(f4), off=1e-5),
     "cumsum of softmax": Case(
         "cumulative_sum(softmax(x, axis=-1), axis=-1)", MN, lambda x: _softmax(x).cumsum(1), values={"x": "normal"}, off=1e-5
     ),
@@ -507,6 +508,7 @@ CASES: dict[str, Case] = {
     "slices of a result": Case("concat((x - max(x, axis=1, keepdims=True), y + 1, x), axis=1)", TWO, lambda x, y: np.concatenate((x - x.max(1, keepdims=True), y + 1, x), 1)),
     "stack": Case("stack((x, y), axis=1) * 2", TWO, lambda x, y: np.stack((x, y), 1) * 2),
     "pad": Case("pad(x, ((1, 2), (0, 3)), constant_values=7) * 2", MN, lambda x: np.pad(x, ((1, 2), (0, 3)), constant_values=7) * 2),
+    "padded halves of rows": Case("pad(reshape(exp(reshape(x[:6], (3, 14))), (6, 7)), 1)[:, ::2]", {"x": "f32[8, 7]"}, lambda x: np.pad(np.exp(x[:6]), 1)[:, ::2], ({},)),
     "split axis": Case("sum(reshape(x, (M, 2, N)), axis=1)", {"x": "f32[M, 2 * N]"}, lambda x: x.reshape(len(x), 2, -1).sum(1)),
     "merged axes": Case("reshape(x, (M * N,)) + y", {**MN, "y": "f32[M * N]"}, lambda x, y: x.reshape(-1) + y),
     "regrouped": Case("reshape(x.mT, (M, N)) + x", MN, lambda x: x.T.reshape(x.shape) + x),
