@@ -678,3 +678,46 @@ def test_a_scan_contains_the_elements_before_the_first_one_that_is_needed(text: 
 def test_a_scan_of_unknown_length_that_is_sliced_and_padded(length: int, start: int, before: int) -> None:
     f = mt.compile(f"pad(cumulative_sum(x)[{start}:], (({before}, 0),))", x="f32[N]")
     assert f.check(np.arange(1, length + 1, dtype=np.float32)).ok
+
+
+def test_a_scan_of_which_a_gather_picks_elements() -> None:
+    """The elements that the gather does not need were left out of the sum."""
+    f = mt.compile("stack((a, cumulative_sum(v)[:7]))[k, arange(7)]", a="f32[7]", v="f32[9]", k="i64[7]")
+    assert f.check(np.arange(7, dtype=np.float32), np.arange(1, 10, dtype=np.float32), np.arange(7) % 2).ok
+
+
+@pytest.mark.parametrize("padded", ["pad(v, ((1, 0),))", "concat((full((1,), 7.0), v))"])
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_a_size_that_is_0_decides_where_padding_ends(padded: str, n: int) -> None:
+    """N is the length of a reduced axis, which may be empty, so it must not count as at least 1."""
+    f = mt.compile(f"def f(v: f32[K], x: f32[M, N]):\n    return {padded}[N:] + sum(x, axis=1)\n")
+    assert f.check(np.arange(1, 6, dtype=np.float32), np.ones((6 - n, n), np.float32)).ok
+
+
+@pytest.mark.parametrize("reduction", ["sum", "cumulative_sum"])
+def test_a_broadcast_in_a_kernel_with_a_divided_axis_keeps_its_axis(reduction: str) -> None:
+    f = mt.compile(f"{reduction}(broadcast_to(reshape(x.mT, (6,))[:, None], (6, 2)), axis=1)", x="f32[2, 3]")
+    assert f.check(np.arange(6, dtype=np.float32).reshape(2, 3)).ok
+
+
+@pytest.mark.parametrize(
+    "condition", ["roll(arange(32), 5)", "tile(arange(16), 2)", "arange(32) // 2", "arange(32) % 7"]
+)
+def test_a_condition_on_a_quotient_does_not_skip_its_test(condition: str) -> None:
+    """The block skipping took a test of r//2 for one that holds everywhere."""
+    text = f"sum(where((({condition})[None, :] <= 10) & (arange(32)[None, :] <= arange(32)[:, None]), x, 0), axis=1)"
+    f = mt.compile(text, x="f32[32, 32]").configured(options=mt.Options(blocks={"i": 4, "r": 4}))
+    assert f.check(np.random.default_rng(0).random((32, 32), np.float32)).ok
+
+
+@pytest.mark.parametrize("factor", ["x", "exp(-x)"])
+def test_padding_of_a_split_sum_is_no_factor_of_an_exponential(factor: str) -> None:
+    """x is padded with -inf for the exponential, and 0 * -inf is nan."""
+    f = mt.compile(f"sum(exp(x - max(x)) * {factor})", x="f32[100003]")
+    assert f.check(np.random.default_rng(0).normal(size=100003).astype(np.float32)).ok
+
+
+@pytest.mark.parametrize("h", ["2 * max(x, axis=1, keepdims=True)", "abs(max(x, axis=1, keepdims=True))"])
+def test_exponentials_of_part_of_a_row_do_not_overflow(h: str) -> None:
+    f = mt.compile(f"sum(exp(x - {h}), axis=1)", x="f32[2, 300]").configured(options=mt.Options(blocks={"r": 16}))
+    assert f.check(np.stack([np.linspace(-100, -60, 300, dtype=np.float32)] * 2)).ok

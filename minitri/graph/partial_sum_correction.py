@@ -12,16 +12,18 @@ partial sum s, because the maximum or mean m has changed. Then the loop adds the
 partial sums over different elements, both must first be corrected for the same m.
 
     F depends on    form of F                              transport of a partial sum s  name
-    a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
+    a maximum m     exp(X - h), h = m, or 0 for infinite m s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
                     -F, F rounded to fewer bits            T(F)
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-In an exponent X - m, m must be the maximum of X itself: then no exponent is positive, and no exponential overflows. A
-mean is the sum over n elements divided by n. A deviation is the difference X - m, where X is an element and m is the
-mean of all elements. The deviations from a mean add up to 0, so the correction `Shift` needs only the means and the
-number of elements. The square of a deviation, (X - m) ** 2, is the product of two equal deviations.
+In an exponent X - h, h must be the maximum m of X itself: then no exponent is positive, and no exponential overflows. A
+value such as 2*m in place of m would be wrong: for negative X, exp(X - 2*m) can overflow if m is the maximum of some
+elements only. But h may be 0 if m is infinite, as in a softmax that is written for rows of -inf. A mean is the sum over
+n elements divided by n. A deviation is the difference X - m, where X is an element and m is the mean of all elements.
+The deviations from a mean add up to 0, so the correction `Shift` needs only the means and the number of elements. The
+square of a deviation, (X - m) ** 2, is the product of two equal deviations.
 
 Online softmax uses the correction `Rescale` (Milakov and Gimelshein, "Online normalizer calculation for softmax",
 2018). The correction `Shift` updates a sum of products of deviations, as in a variance or a covariance. Welford
@@ -37,6 +39,7 @@ wrong for some p. The function `transport` also refuses a sum of (x - mean(x)) *
 of (x - mean(x)) ** 2, too.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -45,6 +48,7 @@ from minitri.base.nodes import postorder
 from minitri.graph.ir import const_value
 
 E = TypeVar("E")
+INFINITE = math.inf, -math.inf
 
 
 class Refused(Exception):
@@ -98,9 +102,8 @@ class Reduced(NamedTuple, Generic[E]):
 
 
 class Rescale(NamedTuple, Generic[E]):
-    """Corrects a partial sum of exp(x - h(y)) after the running maximum y has grown. Here h(y) is an expression that
-    contains y. For a growth of y from y1 to y2, the correction factor of the partial sum is exp(h(y1) - h(y2)). For
-    softmax, which sums exp(x - y), h(y) is y.
+    """Corrects a partial sum of exp(x - h(y)) after the running maximum y has grown. Here h(y) is y, or y with 0 in
+    place of infinite values. For a growth of y from y1 to y2, the correction factor of the partial sum is exp(h(y1) - h(y2)).
 
     A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the expression h(y) of each
     factor.
@@ -188,9 +191,22 @@ def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
     x, h = operands
     if x != y.x:  # y must be the maximum of x
         raise Refused("the exponent shifts something else than what the maximum is of")
-    if terms.varies(h):
-        raise Refused("the shift is not the same for all elements")
+    if not _is_maximum(terms, h, y):
+        raise Refused("the exponent subtracts something else than the maximum")
     return h
+
+
+def _is_maximum(terms: Terms[E], h: E, y: Reduced[E]) -> bool:
+    """Checks whether a value is the maximum `y`, or `y` with 0 in place of infinite values."""
+    match terms.look(h):
+        case ("cast", (a,)):
+            return _is_maximum(terms, a, y)
+        case ("where", (p, *values)):
+            _, compared = terms.look(p)  # the condition compares only the maximum and infinities
+            known = all(_is_maximum(terms, c, y) or any(terms.is_number(c, v) for v in INFINITE) for c in compared)
+            zero = any(terms.is_number(v, 0) for v in values)
+            return known and zero and any(_is_maximum(terms, v, y) for v in values)
+    return h == y.y
 
 
 # ---- running means -------------------------------------------------------------------------

@@ -83,12 +83,12 @@ class AxisRanges:
     def ranges(self) -> intervals.Ranges:
         return {Symbol(a, "axis"): (dims.ZERO, e - 1) for a, e in self.axes.items()}
 
-    @property
-    def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. The extent of each axis is at least 1, because a grid program
-        runs only if no axis is empty.
+    def nonempty(self, d: Dim) -> frozenset[Symbol]:
+        """Returns the symbolic sizes of the axes in an expression. Each of these sizes is at least 1, because the
+        expression is only computed for an index of the axis. The kernel may loop over other axes that are empty.
         """
-        return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
+        sizes = (self.axes[s.name].atom for s in d.symbols() if s.kind == "axis" and s.name in self.axes)
+        return frozenset(size for size in sizes if isinstance(size, Symbol))
 
     def simplify(self, d: Dim, guards: Iterable[Dim] = ()) -> Dim:
         """Returns a simpler expression that equals `d` whenever each index in `d` is within the range of its axis, and
@@ -100,7 +100,7 @@ class AxisRanges:
         if key not in self._simple:
             ranges = intervals.within(self.ranges, key[1])
             present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
-            simple = intervals.joined(intervals.simplify(d, ranges, self.extents), ranges)
+            simple = intervals.joined(intervals.simplify(d, ranges, self.nonempty(d)), ranges)
             self._simple[key] = where_present(simple, present, self.allows)
         return self._simple[key]
 
@@ -108,7 +108,7 @@ class AxisRanges:
         """Returns the expressions in `conditions` that could be negative at some index."""
         for c in conditions:
             if c not in self._closed:
-                self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
+                self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.nonempty(c))
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
@@ -119,7 +119,7 @@ class AxisRanges:
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
             sums = [total for g in guards if (total := (c + g).constant) is not None]
-            if any(total < 0 for total in sums) or intervals.proves_nonnegative(-c - 1, self.ranges, self.extents):
+            if any(total < 0 for total in sums) or intervals.proves_nonnegative(-c - 1, self.ranges, self.nonempty(c)):
                 return None
             if not any(room >= 0 for room in rooms):
                 guards = merged(guards, [c])
@@ -203,7 +203,8 @@ class Indexing:
     def _scanned(self, node: ir.Scan, demand: Demand) -> tuple[Dim, ...]:
         """Returns the guards of a scan's operand: `cumulative_sum(x)[1:]` needs x[0], but no sum at index 0."""
         along, _ = self.scan_axis(node, demand)
-        kept = tuple(g for g in demand.guards if along not in axis_names([g]))
+        varying = [g for g in demand.guards if any(s.kind == "value" or s.name == along for s in g.symbols())]
+        kept = tuple(g for g in demand.guards if g not in varying)
         inside = [c for d, extent in zip(demand.index, node.shape) for c in (d, extent - 1 - d)]
         own = self.ranges.narrowed(kept, inside) or kept
         return merged(tuple(g for g in demand.guards if g in own), own)

@@ -29,7 +29,7 @@ from minitri.base.operators import POSITIONS
 from minitri.base.pass_logs import fired
 from minitri.kernels import ir
 from minitri.kernels.demand import PARALLEL, REDUCED, free_axis
-from minitri.kernels.ir import Axis, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernels.ir import Axis, Kernel, Load, Op, Plan, Reduce, Scan, Spread, Store
 
 
 def divide(plan: Plan) -> Plan:
@@ -65,6 +65,8 @@ def _with_two_axes(kernel: Kernel, outer: Axis, inner: Axis) -> Kernel:
         if isinstance(made, Reduce) and outer.name in made.over:
             made = replace(made, over=(*made.over, inner.name))
         used = axis_names(ir.index_expressions(made)).union(*(o.axes for o in ir.children(made)))
+        if isinstance(op, Spread):
+            used |= {*op.axes, *([inner.name] if outer.name in op.axes else [])}
         kept = used.difference(ir.reduced_by(made))
         new[op] = replace(made, axes=tuple(a.name for a in axes if a.name in kept))
     body = tuple(new.values())

@@ -37,7 +37,7 @@ from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
 from minitri.graph.ir import Concat, Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
-from minitri.graph.partial_sum_correction import Reduced, Rescale, Shift
+from minitri.graph.partial_sum_correction import Reduced, Rescale, Shift, above
 from minitri.graph.rewrite import compute, number, rewritten
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
 
@@ -210,12 +210,12 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Checks whether the operand of the maximum `y` is the only array in `root` that varies along the reduced axes. For
-    exp(x - max x), the result is True, because only x varies along the reduced axes. For w * exp(x - max x), the result
-    is False, because the array w also varies along the reduced axes.
+    """Checks whether only exponentials such as exp(x - max x) vary along the reduced axes in `root`. The result is
+    False for w * exp(x - max x), because the array w varies, too. The result is also False for x * exp(x - max x).
     """
-    elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
-    return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
+    depending = above(terms, root, [y.y])
+    inside = ir.postorder([root], lambda e: () if e in depending and terms.look(e)[0] == "exp" else terms.look(e)[1])
+    return not any(terms.varies(e) for e in inside if e != y.y and not terms.look(e)[1])
 
 
 class Following(Record):

@@ -206,8 +206,10 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of indices at which `expr` is not negative, or None if the interval is unknown."""
-    coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)  # the expression is c * index + rest
-    c, found = coefficient.constant, ends(others)
+    linear = expr.coefficient(axis)
+    if linear is None:  # the expression contains a term such as i // 2
+        return None
+    c, found = linear[0].constant, ends(linear[1])  # the expression is c * index + rest
     if found is None or c is None:  # the interval is unknown
         return None
     rest = found[end]  # the least value in a block if `end` is 0, the largest value if it is 1
