@@ -240,6 +240,12 @@ def test_nodes_share_axes(text: str) -> None:
     assert notation(indexing(graph(text))) == AXES[text]
 
 
+def test_a_dimension_of_size_1_needs_no_axis() -> None:
+    (node,) = graph("m + v[:, None]").outputs
+    (_, demand), *_ = Indexing(frozenset({node}), [node], lambda symbol, n: True).stores
+    assert demand.index == (dims.axis("i"), 0)
+
+
 def test_axes_have_letters_and_then_numbers() -> None:
     types = {"x": f"f32[{', '.join('2' * 11)}]"}
     assert list(indexing(graph("x * 2", {}, **types)).axes) == [*"ijklhgfe", "e8", "e9", "e10"]
