@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import given
@@ -22,11 +23,9 @@ MADE = (
 )  # fmt: skip
 
 
-class Value:
-    """The text of a value, and its shape."""
-
-    def __init__(self, text: str, shape: tuple[int, ...]) -> None:
-        self.text, self.shape = text, shape
+class Value(NamedTuple):
+    text: str
+    shape: tuple[int, ...]
 
 
 @st.composite

@@ -166,6 +166,8 @@ OTHER = "the exponent subtracts something else than the maximum"
         "where(m > 5, m, 0)",
         "where(isfinite(exp(m)), m, 0)",
         "where(isfinite(m), m, 1)",
+        "where(y > 0, m, 0)",
+        "where(x == inf, 0, m)",
     ],
 )
 def test_an_exponent_subtracts_the_maximum_itself(h: str) -> None:

@@ -721,3 +721,11 @@ def test_padding_of_a_split_sum_is_no_factor_of_an_exponential(factor: str) -> N
 def test_exponentials_of_part_of_a_row_do_not_overflow(h: str) -> None:
     f = mt.compile(f"sum(exp(x - {h}), axis=1)", x="f32[2, 300]").configured(options=mt.Options(blocks={"r": 16}))
     assert f.check(np.stack([np.linspace(-100, -60, 300, dtype=np.float32)] * 2)).ok
+
+
+def test_an_exponent_that_differs_between_elements_is_not_corrected_in_a_loop() -> None:
+    x = np.random.default_rng(0).normal(size=(3, 300)).astype(np.float32) * 9
+    f = mt.compile(
+        "sum(exp(x - where(b, max(x, axis=1, keepdims=True), 0)), axis=1)", x="f32[3, 300]", b="bool[3, 300]"
+    )
+    assert f.configured(options=mt.Options(blocks={"r": 16})).check(x, x[::-1] < 1).ok

@@ -103,7 +103,8 @@ class Reduced(NamedTuple, Generic[E]):
 
 class Rescale(NamedTuple, Generic[E]):
     """Corrects a partial sum of exp(x - h(y)) after the running maximum y has grown. Here h(y) is y, or y with 0 in
-    place of infinite values. For a growth of y from y1 to y2, the correction factor of the partial sum is exp(h(y1) - h(y2)).
+    place of infinite values. For a growth of y from y1 to y2, the correction factor of the partial sum is
+    exp(h(y1) - h(y2)).
 
     A summed expression can have several factors exp(x - h(y)). The field `shifts` contains the expression h(y) of each
     factor.
@@ -191,7 +192,7 @@ def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
     x, h = operands
     if x != y.x:  # y must be the maximum of x
         raise Refused("the exponent shifts something else than what the maximum is of")
-    if not _is_maximum(terms, h, y):
+    if terms.varies(h) or not _is_maximum(terms, h, y):
         raise Refused("the exponent subtracts something else than the maximum")
     return h
 
