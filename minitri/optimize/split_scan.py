@@ -3,11 +3,11 @@
     %0: f32[4194304] = scan.sum x {axis = 0}          x: f32[4194304]
       becomes
     %0: f32[1024, 4096] = view x {index = [4096*d0 + d1]}
-    %1: f32[1024] = reduce.sum %0 {axes = [1]}        the sum of each part
-    %2: f32[1024] = concat …, %1 {axis = 0}           … shifted: the sum of the part before it
-    %3: f32[1024] = scan.sum %2 {axis = 0}            … the sum of all parts before it
-    %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
-    %5: f32[1024, 4096] = add %3, %4
+    %1: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself
+    %2: f32[1024] = view %1 {index = [d0, 4095]}      the sum of each part: the last element of its scan
+    %3: f32[1024] = concat …, %2 {axis = 0}           … shifted: the sum of the part before it
+    %4: f32[1024] = scan.sum %3 {axis = 0}            … the sum of all parts before it
+    %5: f32[1024, 4096] = add %4, %1
 
 If a scan is computed in parts, every element is read and written twice instead of once. A scan is split into parts only
 if most of the GPU would be idle without the split. One program scans many neighbouring columns, because neighbouring
@@ -16,6 +16,9 @@ method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with Decou
 2. The single-pass method of Merrill and Garland is not used, because it needs programs that wait for each other. Triton
 does not guarantee that all programs of a grid run at the same time, so programs that wait for each other could wait
 forever.
+
+The sum of a part is the last element of its scan, not a reduction. A reduction adds in another order, and where
+neighbours cancel, as in `cumulative_sum(x[1:] - x[:-1])`, its rounding errors are larger.
 
 The order of additions depends on the sizes alone, so each run gives the same result. A scan is not split if its sizes
 are unknown.
@@ -61,11 +64,13 @@ def _halves(i: Interner, node: Scan, chip: Chip, layouts: Layouts) -> Halves | N
     parts, length = parts_of(node.shape[k], most)
     neutral = operators.neutral(node.op, node.dtype)
     x = in_parts(i, node.x, k, parts, length, neutral)
-    totals = i.reduce(node.op, x, (k + 1,))
+    scans = i.scan(node.op, x, k + 1)
+    last = (*map(axis, range(k + 1)), length - 1, *map(axis, range(k + 1, node.rank)))
+    totals = i.view(scans, (*x.shape[: k + 1], *x.shape[k + 2 :]), last)
     # the total of all earlier parts is added to the scan of each part
     before = i.scan(node.op, _shifted_by_one(i, totals, k, neutral), k)
     spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
-    made = compute(i, operators.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
+    made = compute(i, operators.running(node.op).combine, spread, scans)
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
     return i.view(made, node.shape, back), parts, length
 
