@@ -87,7 +87,7 @@ REWRITES: dict[str, Rewrite] = {
     "round-products": Rewrite("graph.rounded", ("layer", "matmul", "normalise", "reduce"), exact=False),
     "batch-into-rows": Rewrite("graph.rows", ("matmul", "matmul", "binary", "broadcast"), exact=False),
     "pack-operands": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
-        "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,
+        "optimize.factor_layouts.LONG_ROW": 1, "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,
         "optimize.pack_operands.REUSE_OF_CONVERTED": 2, "optimize.pack_operands.WORTH": 1, "optimize.pack_operands.WORTH_COMPUTED": 1,
         "optimize.pack_operands.REUSE_OF_SINGLE": 2, "optimize.pack_operands.DEPTH_OF_SINGLE": 1, "optimize.pack_operands.WORTH_OF_SINGLE": 1,
     }, exact=False),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 
 import minitri as mt
@@ -221,3 +222,21 @@ def test_a_total_and_a_result_load_each_element_once(order: str) -> None:
     first = mt.compile(text).lower(target="h200").compilation.value("kernels").kernels[0]
     (load,) = [op for op in first.body if isinstance(op, Load)]
     assert len(load.axes) == 2 and sum(isinstance(op, Store) for op in first.body) == 2
+
+
+def test_one_kernel_stores_a_padded_scan_and_another_result_of_its_array() -> None:
+    """A scan that is moved must be stored. Its kernel also computes other values of the rows that it reads."""
+    text = (
+        "def f(x: f32[M, 768]):\n    return pad(cumulative_sum(x[:, :-1], axis=1), ((0, 0), (1, 0))), x * sigmoid(x)\n"
+    )
+    f = mt.compile(text)
+    assert len(f.lower(M=53949, target="h200").kernels) == 1
+    report = f.check(np.random.default_rng(0).normal(size=(5, 768)).astype(np.float32))
+    assert report.ok, report
+
+
+def test_copies_of_different_arrays_keep_their_kernels() -> None:
+    """One copy is transposed and the other is not: no schedule suits both."""
+    f = mt.compile('matmul(x, w.T, precision="tf32")', x="f32[4096, 4096]", w="f32[4096, 4096]")
+    g = mt.compile('matmul(x, w, precision="tf32")', x="f32[4096, 4096]", w="f32[4096, 4096]")
+    assert [len(p.lower(target="h200").kernels) for p in (f, g)] == [3, 3]

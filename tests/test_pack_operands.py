@@ -189,6 +189,55 @@ def test_shared_values_are_visited_once() -> None:
     assert mt.compile(text).lower(target="cuda:90")["graph.simplified"]
 
 
+TURNED = "def f(x: bf16[K, M], b: bf16[M], y: bf16[K, N]):\n    return (x + b).mT @ y\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "copy"), [(200, 256, (30001, 200)), (200, 257, (30008, 200)), (201, 256, (201, 30008))]
+)
+def test_a_transposed_sum_is_copied_as_it_lies_in_memory(rows: int, columns: int, copy: tuple[int, int]) -> None:
+    """The depth is odd. It is padded only if a factor has rows along the depth, or odd rows."""
+    low = mt.compile(TURNED).lower(K=30001, M=rows, N=columns, target="cuda:90")
+    shapes = [tuple(map(int, b.shape)) for b in low.compilation.value("kernels").temporaries]
+    assert copy in shapes
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"K": 35, "M": 24, "N": 16}, {"K": 35, "M": 24, "N": 19}, {"K": 33, "M": 19, "N": 8}]
+)
+def test_a_transposed_sum_at_every_stage(sizes: dict[str, int], of_any_size: None) -> None:
+    rng = np.random.default_rng(0)
+    shapes = ((sizes["K"], sizes["M"]), (sizes["M"],), (sizes["K"], sizes["N"]))
+    x, b, y = (rng.normal(size=shape).astype(mt.base.types.bf16.numpy) for shape in shapes)
+    x[0, 0], x[-1, -1] = np.inf, np.nan
+    report = mt.compile(TURNED).check(x, b, y)
+    assert report.ok, report
+    assert any(r.by == "pack-operands" for r in report.rows)
+
+
+SHARED = """
+def f(x: bf16[M, K], v: bf16[K, L], w: bf16[K, N], b: bf16[K]):
+    y = tanh(x)
+    return y @ v, y @ w, relu(x + b)
+"""
+
+
+def test_all_products_with_a_factor_read_its_copy() -> None:
+    """The product with few columns would compute tanh itself. The kernel of the copy also computes the third result."""
+    low = mt.compile(SHARED).lower(M=8192, K=1024, L=64, N=4096, target="cuda:90")
+    kernels = low.compilation.value("kernels").kernels
+    assert sum("tanh" in str(k) for k in kernels) <= 1 and len(kernels) == 3
+    assert low["kernels"].count("= tanh ") == 1
+
+
+@pytest.mark.parametrize("narrow", [1, 5, 16])
+def test_a_shared_copy_at_every_stage(narrow: int, of_any_size: None) -> None:
+    rng = np.random.default_rng(0)
+    shapes = ((21, 35), (35, narrow), (35, 19), (35,))
+    report = mt.compile(SHARED).check(*(rng.normal(size=shape).astype(mt.base.types.bf16.numpy) for shape in shapes))
+    assert report.ok, report
+
+
 SMALL = {"M": 21, "K": 35, "N": 19}
 
 

@@ -95,6 +95,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.collapse_reduced_axes",
         "optimize.dequantised_product_cost",
         "optimize.f32_products",
+        "optimize.factor_layouts",
         "optimize.pack_operands",
         "optimize.product_cost",
         "optimize.round_products",

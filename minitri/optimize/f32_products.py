@@ -26,7 +26,8 @@ scores. Another kernel computes the second product of attention, and loads the m
 
 from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node
 from minitri.graph.rewrite import rewritten
-from minitri.optimize.pack_operands import in_loops, is_along_depth, suits_parts
+from minitri.optimize.factor_layouts import is_along_depth
+from minitri.optimize.pack_operands import in_loops, suits_parts
 
 
 def on_tensor_cores(graph: Graph, layouts: Layouts, fast: bool) -> Graph:

@@ -39,7 +39,7 @@ from minitri.base.pass_logs import fired
 from minitri.graph.ir import contiguous
 from minitri.kernels.demand import plain_axis
 from minitri.kernels.ir import Buffer, Compute, Kernel, Load, Op, Plan, Reduce, Store, buffers_of, needed, rewritten
-from minitri.optimize.pack_operands import row_strides
+from minitri.optimize.factor_layouts import row_strides
 
 Access = tuple[int, Sequence[Dim]]  # bytes of an element, and its index with the slowest axis first
 Order = tuple[int, ...]  # the axes of an array, the axis with the largest stride first

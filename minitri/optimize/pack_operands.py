@@ -30,7 +30,9 @@ is copied if more than one tile of result columns reads it. An unpacked concaten
 each element. A first factor may also be read in pieces, as in `concat((-x[:, 2048:], x[:, :2048]), axis=1) @ w`. Each
 element of such a factor needs a load of its own, so the factor is copied, too. A second factor that must be computed is
 first stored in memory if more than one row of tiles uses the factor. If the factor were computed during the product,
-the tensor core would wait for each block of the factor. Only a product with many rows copies its 8-bit weights. The
+the tensor core would wait for each block of the factor. In `(x + y).mT @ z` with 16-bit arrays, the copy of the first
+factor has the layout of x. Such a copy reads and writes rows, and needs no zeros. If a factor is copied without zeros,
+all products with this factor read the copy. Only a product with many rows copies its 8-bit weights. The
 copied 8-bit weights are not yet multiplied by their scale (weight_scales.py). If the product has few rows, tensor cores
 take 8-bit weights from registers (fusion/computed_factor_first.py). If a factor is a padded running sum, such as
 `pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then stores the padded running sum
@@ -47,20 +49,20 @@ loaded from memory.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from minitri.base.dims import ZERO, Dim
-from minitri.base.intervals import joined
 from minitri.base.tf32_splitting import LEAST_DEPTH
-from minitri.base.types import DType, f32
+from minitri.base.types import f32
 from minitri.graph import ir
-from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node, axis, axis_symbol, contiguous
+from minitri.graph.ir import Contract, Graph, Interner, Layouts, Node, axis, axis_symbol
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.graph.weight_scales import scaled, taken_out
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
+from minitri.optimize.factor_layouts import fits, is_along_depth, is_along_rows, is_rolled, is_scattered, places
 from minitri.optimize.product_cost import time_of_copy
 from minitri.optimize.split_k import ASYNC, fastest, is_read
 from minitri.optimize.split_kv import loops
@@ -98,7 +100,23 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
         wanted = _wanted(made, layouts, chip, parts)
         return _packed(i, made, layouts, wanted) if wanted else None
 
-    return rewritten(graph, pack, packed)
+    return _shared(rewritten(graph, pack, packed))
+
+
+def _shared(graph: Graph) -> Graph:
+    """Returns the graph in which all products with the same factor read its copy, if there is a copy without padding.
+    For example, `-x @ v` reads the copy of `-x` that `-x @ w` needs.
+    """
+    copied = {n.args[0] for n in graph.nodes() if isinstance(n, ir.Apply) and ir.is_copy(n)}
+
+    def shared(i: Interner, node: Node, made: Node) -> Node | None:
+        if not isinstance(made, Contract) or copied.isdisjoint(ir.children(node)):
+            return None
+        pairs = zip(ir.children(node), ir.children(made))
+        a, b = (i.apply("cast", new.dtype, new.shape, (new,)) if old in copied else new for old, new in pairs)
+        return i.contract(a, b, made.precision)
+
+    return rewritten(graph, pack, shared)
 
 
 def _concatenated(factors: Iterable[Node]) -> set[Node]:
@@ -117,26 +135,35 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
-    missing = Dim.of(0 if wanted == "columns" else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
-    sides = zip((node.a, second), (last, last - 1), moves)
+    turn = wanted == "any" and is_along_rows(node.a, layouts) and _has_even_rows(_transposed(i, node.a))
+    first, along = (_transposed(i, node.a), last - 1) if moves[0] and turn else (node.a, last)
+    apart = wanted == "columns" or along != last and _has_even_rows(second)  # no row of a factor lies along the depth
+    missing = Dim.of(0 if apart else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
+    sides = zip((first, second), (along, last - 1), moves)
     a, b = (_copied(i, f, k, missing, wanted) if moved else padded(i, f, k, missing, 0.0) for f, k, moved in sides)
+    a = _transposed(i, a) if along != last else a
     made = i.contract(a, b, node.precision)
     return made if scale is None else scaled(i, made, scale)
+
+
+def _has_even_rows(factor: Node) -> bool:
+    """Checks whether the last axis of an array is a multiple of 16 bytes long."""
+    return int(factor.shape[-1]) * factor.dtype.bytes % ALIGNMENT == 0
 
 
 def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
     """Checks whether to copy the first factor of a product."""
     # each column of the result uses each element of the first factor once
     last, columns = node.rank - 1, node.shape[-1].constant or 0
-    if not (is_read(node.a) and is_read(node.b)) or _fits(node.a, last, layouts, wanted):
+    if not (is_read(node.a) and is_read(node.b)) or fits(node.a, last, layouts, wanted):
         return False
     # two loads and a test for each element, or a load of its own for each element
-    if any(isinstance(n, ir.Concat) for n in made_of(node.a)) or _is_rolled(node.a, last, layouts):
+    if any(isinstance(n, ir.Concat) for n in made_of(node.a)) or is_rolled(node.a, last, layouts):
         return columns >= REUSE_OF_COMPUTED and _is_large(node, WORTH_F32)
     reuse, worth = _least(node)
     if _is_of_parts(node, wanted):
-        return columns >= (reuse if _is_scattered(node.a, layouts) else REUSE_OF_ASYNC) and _is_large(node, WORTH_F32)
-    if _fits(node.a, last, layouts, wanted, ASYNC):  # the hardware can copy the rows as they are
+        return columns >= (reuse if is_scattered(node.a, layouts) else REUSE_OF_ASYNC) and _is_large(node, WORTH_F32)
+    if fits(node.a, last, layouts, wanted, ASYNC):  # the hardware can copy the rows as they are
         reuse = REUSE_OF_ASYNC
     elif wanted == "any" and not is_along_depth(node.a, last, layouts, ASYNC):  # each element is a load of its own
         return columns >= REUSE_OF_COMPUTED and _is_large_for_single(node)
@@ -152,32 +179,14 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     if not is_read(node.b):
         return False
     reuse, worth = _least(node)
-    computed = _places(node.b, layouts) is None
-    if wanted == "any" and not computed and not _fits(node.b, depth, layouts, wanted, ASYNC):
+    computed = places(node.b, layouts) is None
+    if wanted == "any" and not computed and not fits(node.b, depth, layouts, wanted, ASYNC):
         return rows >= REUSE_OF_SINGLE and _is_large_for_single(node)
     if computed:
         reuse = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
     if computed or wanted == "any":
         worth = min(worth, WORTH_COMPUTED)
-    return rows >= reuse and _is_large(node, worth) and not _fits(node.b, depth, layouts, wanted)
-
-
-def _is_rolled(factor: Node, depth: int, layouts: Layouts) -> bool:
-    """Checks whether the rows of a factor wrap around, as in roll(x, 1), or begin at unaligned addresses, as in a
-    reshape of rows of odd length.
-    """
-    reads = _reads(factor, tuple(map(axis, range(factor.rank))), layouts)
-    pairs = ((x, p) for x, offset in reads for p in offset.pairs() if axis_symbol(depth) in p.a.symbols())
-    aligned = (
-        p.a.coefficient(axis_symbol(depth)) == (1, 0) and (p.b * x.dtype.bytes) % ALIGNMENT == 0 for x, p in pairs
-    )
-    return not all(aligned)
-
-
-def _is_scattered(factor: Node, layouts: Layouts) -> bool:
-    """Checks whether a factor has no neighbouring elements along its last two axes, as in x[:, ::2]."""
-    found = _places(factor, layouts)
-    return found is not None and 1 not in found[1][-2:]
+    return rows >= reuse and _is_large(node, worth) and not fits(node.b, depth, layouts, wanted)
 
 
 def _is_of_parts(node: Contract, wanted: str) -> bool:
@@ -216,16 +225,16 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
         # The time follows from the bytes that a copy moves, so a copy does not pay if few rows use each element.
         return time_of_copy(chip, elements) if _is_large(node, WORTH_OF_COPY) else math.inf
 
-    apart = not _fits(node.b, node.rank - 2, layouts, "columns")
+    apart = not fits(node.b, node.rank - 2, layouts, "columns")
     times = {
         "depth": least("tf32x3", m, n) + copied(node.b),  # the second factor is not contiguous along the depth
         "columns": least("ieee", m, n) + (copied(node.b) if apart else 0.0),
     }
     if n >= SIDE_OF_PARTS:
         # A factor that is not stored is computed again for each tile, so the estimate for swapped factors adds a copy.
-        stored = not is_read(node.a) or _places(node.a, layouts) is not None
-        fits = stored and is_along_depth(node.a, node.rank - 1, layouts)
-        times["swapped"] = least("tf32x3", n, m) * SWAPPED + (0.0 if fits else copied(node.a))
+        stored = not is_read(node.a) or places(node.a, layouts) is not None
+        suits = stored and is_along_depth(node.a, node.rank - 1, layouts)
+        times["swapped"] = least("tf32x3", n, m) * SWAPPED + (0.0 if suits else copied(node.a))
     return min(times, key=lambda way: times[way])
 
 
@@ -276,71 +285,6 @@ def _is_large_for_single(node: Contract) -> bool:
     return _is_large(node, WORTH_OF_SINGLE, DEPTH_OF_SINGLE) or _is_large(node, WORTH_OF_COPY, DEPTH_OF_COPY)
 
 
-def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
-    """Checks whether a product can read a factor without a copy of the factor."""
-    found = _places(factor, layouts)  # `depth` is the axis that the product sums over
-    if wanted == "columns":
-        return depth == factor.rank - 1 or found is not None and found[1][depth] != 1
-    if found is None:
-        return False
-    start, steps = found
-    row = 2 * factor.rank - 3 - depth  # the axis that is not `depth`, of the last two axes
-    if steps[depth] != 1 and (wanted == "depth" or steps[row] != 1):
-        return False
-    # rows must begin at multiples of `alignment` bytes
-    return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
-
-
-def is_along_depth(factor: Node, depth: int, layouts: Layouts, alignment: int = ALIGNMENT) -> bool:
-    """Checks whether a factor reads only arrays that are contiguous along the summed axis `depth`. If an array varies
-    along `depth`, its rows must begin at multiples of `alignment` bytes. An array may have any layout if its index does
-    not depend on the summed axis.
-    """
-
-    def suits(node: Node, offset: Dim) -> bool:
-        if axis_symbol(depth) not in offset.symbols():
-            return True
-        step, start = offset.coefficient(axis_symbol(depth)) or (ZERO, ZERO)
-        return step == 1 and all(c * node.dtype.bytes % alignment == 0 for _, c in start.terms)
-
-    return all(suits(*read) for read in _reads(factor, tuple(map(axis, range(factor.rank))), layouts))
-
-
-def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tuple[Node, Dim]]:
-    """Yields the arrays from which one element of a node is computed, each with the memory offset of the read."""
-    node, index = element(node, index)
-    if isinstance(node, (ir.Apply, ir.Concat)) and not ir.is_copy(node):
-        for operand in ir.children(node):
-            yield from _reads(operand, index, layouts)
-            if isinstance(node, ir.Concat):  # the next operand begins where this one ends
-                index = tuple(d - operand.shape[k] if k == node.axis else d for k, d in enumerate(index))
-    elif not isinstance(node, (ir.Const, ir.Index)):
-        strides = layouts.get(node.name) if isinstance(node, ir.Input) else row_strides(node.shape, node.dtype)
-        yield node, joined(sum((d * s for d, s in zip(index, strides or contiguous(node.shape))), Dim.of(0)))
-
-
-def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
-    """Returns the strides of a temporary array that a matrix product loads. Each long row of the array begins at a
-    multiple of 16 bytes.
-    """
-    row = shape[-1].constant if shape else None
-    gap = 0 if row is None else -row % (ALIGNMENT // dtype.bytes)
-    return contiguous((*shape[:-1], shape[-1] + gap)) if row and row >= DEPTH else contiguous(shape)
-
-
-def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
-    """Returns a factor's offset and strides in memory, or None if it is computed or its spacing is uneven."""
-    axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
-    if not isinstance(element(factor, index).node, ir.Input):  # the factor is computed
-        return None
-    ((_, offset),) = _reads(factor, index, layouts)
-    found = [offset.coefficient(a) for a in axes]
-    steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
-    start = offset.substitute(dict.fromkeys(axes, 0)).constant
-    # None if the elements are not evenly spaced
-    return (start, steps) if start is not None and len(steps) == len(axes) else None
-
-
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) -> Node:
     """Returns a copy of a factor, padded with zeros along the summed axis."""
     repeated = _repeated(factor)
@@ -363,8 +307,7 @@ def _repeated(factor: Node) -> list[int]:
 def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
     """Copies a factor, so that each row begins at a multiple of 16 bytes."""
     last = factor.rank - 1
-    aligned = wanted == "any" and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0
-    if depth == last or aligned or wanted == "columns":
+    if depth == last or wanted == "columns" or wanted == "any" and _has_even_rows(factor):
         return i.apply("cast", factor.dtype, factor.shape, (factor,))
     turned = _transposed(i, factor)  # the summed axis becomes the last axis of the copy
     return _transposed(i, i.apply("cast", factor.dtype, turned.shape, (turned,)))

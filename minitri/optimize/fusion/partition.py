@@ -148,11 +148,14 @@ class Partition(FirstParts):
     def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
         """Returns the reason why parts cannot be merged into one part, or None."""
         joined = set[Node]().union(*(self.parts[h] for h in joining))
-        if any(isinstance(u, Contract) for n in joined if is_copy(n) for u in self.users[n]):
-            return "a copy that a tensor core can read"
-        if not joined.isdisjoint(self.stored):
-            return "kept in memory: it would be computed too often"
         inside = joined | self.parts[last]
+        shared = set.intersection(*(self.leaves(self.parts[h]) for h in (*joining, last)))
+        # the kernel that stores a value may also compute other values from the same array, but none from the stored value
+        apart = joined.intersection(s for n in self.parts[last] for s in self.sources[n]) if shared else joined
+        if any(isinstance(u, Contract) for n in apart if is_copy(n) for u in self.users[n]):
+            return "a copy that a tensor core can read"
+        if not apart.isdisjoint(self.stored):
+            return "kept in memory: it would be computed too often"
         if sum(not isinstance(n, Apply) for n in inside) > MAX_REDUCTIONS:
             return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
         dear = any(self.has_costly_prologue(h, last) for h in joining)
@@ -174,7 +177,9 @@ class Partition(FirstParts):
             nx.contracted_nodes(graph, b, a, self_loops=False, copy=False)
 
     def _merge_siblings(self, graph: nx.DiGraph[int]) -> None:
-        """Merges independent parts (future kernels) that share an input array or a result shape."""
+        """Merges independent parts (future kernels) that share an input array or a result shape. For example, one
+        kernel stores `relu(x)` and a copy of `-x` that a product will read.
+        """
         for chain in _chains(self._sibling_pairs()):
             first, more = 0, 1  # where one pair merges, the next ones usually do: each success doubles `more`
             while first + 1 < len(chain):
