@@ -80,12 +80,11 @@ def document(
             raise CompileError("MT0404", f"there is no pane `{name[:40]}`", help=help)
     first, *others = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in programs)
     diffs = [{name: patch(first[name], new[name]) for name in new if name in first} for new in others]
-    made = {
+    return {
         "title": compiled.context.entry, "command": command(compiled, compare, panes),
         "panes": list(panes), "programs": programs, "about": dict(ABOUT),
-        "words": words_of(stage for p in programs for stage in p["stages"]),
+        "words": words_of(stage for p in programs for stage in p["stages"]), **({"diffs": diffs} if diffs else {}),
     }  # fmt: skip
-    return made | ({"diffs": diffs} if diffs else {})
 
 
 def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:

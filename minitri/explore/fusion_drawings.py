@@ -102,9 +102,8 @@ class _Ledger:
         touched = {name for edge in edges for name in edge}
         ops = [op for k in plan.kernels for op in k.body]
         boxes |= {f"array {b.name}": self._array(b, ops) for b in buffers(plan) if f"array {b.name}" in touched}
-        total = sum(t.total for t in moved)
         view = drawing(title, boxes, edges, 44.0)
-        return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": view}
+        return {"title": title, "kernels": len(plan.kernels), "bytes": sum(t.total for t in moved), "view": view}
 
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
         steps = " ".join(name for name in map(operator, operations(kernel)) if name != "cast") or "copy"
@@ -113,9 +112,8 @@ class _Ledger:
 
     def _array(self, b: Any, ops: list[Op]) -> dict[str, Any]:
         own = [op for op in ops if isinstance(op, (Load, Store)) and op.buffer.name == b.name]
-        shape = ", ".join(map(str, b.shape))
         kind = "temporary" if b.role == "temporary" else "input"
-        return box(b.name, f"{b.dtype}[{shape}]", kind, self._marks(own), b.role == "output")
+        return box(b.name, f"{b.dtype}[{', '.join(map(str, b.shape))}]", kind, self._marks(own), b.role == "output")
 
     def _marks(self, ops: Iterable[Op]) -> list[int]:
         return sorted(self.trace.of(s for op in ops for s in op.spans))

@@ -100,8 +100,7 @@ class _Picture:
         return ", ".join(filter(None, [_function(named[-1]) if named else "", line]))
 
     def _quotient(self, folded: Mapping[Node, str]) -> nx.DiGraph[Any]:
-        graph: nx.DiGraph[Any] = nx.DiGraph()
-        graph.add_nodes_from(folded.get(n, n) for n in self.nodes)
+        graph: nx.DiGraph[Any] = nx.empty_graph((folded.get(n, n) for n in self.nodes), nx.DiGraph)
         pairs = ((folded.get(a, a), folded.get(b, b)) for a, b in self.edges)
         graph.add_edges_from((a, b) for a, b in pairs if a is not b and a != b)
         return graph
@@ -210,8 +209,7 @@ def layout(
     `sizes` has the (width, height) of each node, in pixels. The nodes are arranged in horizontal layers, which are
     `gap` pixels apart.
     """
-    graph: nx.DiGraph[Any] = nx.DiGraph()
-    graph.add_nodes_from(sizes)
+    graph: nx.DiGraph[Any] = nx.empty_graph(sizes, nx.DiGraph)
     graph.add_edges_from(edges)
     level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
     inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]

@@ -131,8 +131,7 @@ class _Walk:
             text = f"{ABOUT.get(step.get('about', panes[1]), '')} {_filled(step['text'], facts | {'named': named})}".strip()
             sketch = drawing and {"kind": kind, "caption": _filled(step["caption"], facts), **drawing}
             marks = sorted({self.node}.union(self.trace.of(access.spans) if access else ()))
-            shown = {"panes": panes, "text": text, "marks": marks, "rows": rows, "sketch": sketch}
-            yield {"title": step["title"], **shown}
+            yield {"title": step["title"], "panes": panes, "text": text, "marks": marks, "rows": rows, "sketch": sketch}
 
     def _facts(self) -> dict[str, Any]:
         """Returns the values for the placeholders in the texts of guided_walk.toml."""

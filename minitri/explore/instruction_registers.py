@@ -31,7 +31,8 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     text = text.strip().rstrip(";")
     guard = _GUARD.match(text)
     opcode, _, rest = text[guard.end() if guard else 0 :].partition(" ")
-    operands = _operands(rest.strip())
+    # split at commas outside of braces and brackets
+    operands = [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", rest)] if rest.strip() else []
     count = 0 if re.match(MACHINES[machine]["no_result"], opcode) else _results(operands, opcode, machine)
     written = tuple(_registers(operands[:count], opcode, machine))
     read = tuple(_registers(operands[count:], opcode, machine))
@@ -40,11 +41,6 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     if machine == "amdgcn" and "_load" in opcode:  # the registers of masked threads also keep their old values
         read += written
     return written, read
-
-
-def _operands(text: str) -> list[str]:
-    """Splits the operands of an instruction at commas outside of braces and brackets."""
-    return [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", text)] if text else []
 
 
 def _results(operands: list[str], opcode: str, machine: str) -> int:
@@ -68,10 +64,8 @@ def _registers(operands: list[str], opcode: str, machine: str) -> Iterator[str]:
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:
     """Returns how many consecutive registers an operand of SASS (NVIDIA's machine code) stands for."""
-    if match["kind"].endswith("P"):
-        return 1
     if match["kind"] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):
         return int(many[1])
-    if not (match["wide"] or operand.startswith("gdesc") or _WIDE.search(opcode)):
+    if match["kind"].endswith("P") or not (match["wide"] or operand.startswith("gdesc") or _WIDE.search(opcode)):
         return 1
     return 4 if ".128" in opcode else 2  # R4 can stand for R4 and R5

@@ -152,8 +152,7 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
     names = {k.name for k in machine.kernels}
     programs: Programs = machine.compilation.value("tile.target")
     distinct = Programs(programs.plan, tuple(p for p in programs if p.name in names))
-    text = _printed(format_programs(distinct), str(machine.target), seconds or 30 + 10 * len(names))
-    return tuple(_steps(text))
+    return tuple(_steps(_printed(format_programs(distinct), str(machine.target), seconds or 30 + 10 * len(names))))
 
 
 # ---- the process -----------------------------------------------------------------------------

@@ -109,8 +109,7 @@ class Trace:
             case ast.Module() as module:
                 return [self._within(about) for _, about in module_lines(module)]
             case Graph() as graph:
-                rows = graph_lines(graph)
-                return [self.of(s for n in about for s in graph.spans.get(n, ())) for _, about in rows]
+                return [self.of(s for n in about for s in graph.spans.get(n, ())) for _, about in graph_lines(graph)]
             case Plan() as plan:
                 return self._about(plan_lines(plan), [op for k in plan.kernels for op in k.body])
             case programs:

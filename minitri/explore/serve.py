@@ -163,8 +163,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _require_path(self, name: str) -> None:
         """Rejects a request unless its path is `/TOKEN/name`."""
-        given = self.path.encode("utf-8", "replace")
-        known = hmac.compare_digest(given, f"/{self.server.token}/{name}".encode())
+        known = hmac.compare_digest(self.path.encode("utf-8", "replace"), f"/{self.server.token}/{name}".encode())
         _require(known, 404, "open the address that `minitri explore --serve` has printed")
 
     # ---- the two paths ---------------------------------------------------------------
@@ -205,8 +204,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- answers ---------------------------------------------------------------------
 
     def _send(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-        text = body if isinstance(body, str) else json.dumps(body)
-        kind = "text/html" if isinstance(body, str) else "application/json"
+        kind, text = ("text/html", body) if isinstance(body, str) else ("application/json", json.dumps(body))
         data = text.encode("utf-8", "surrogatepass")
         self.send_response(status)
         length = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(data))}

@@ -126,8 +126,7 @@ def _rows(nodes: Sequence[ast.AST]) -> tuple[list[Row], frozenset[str]]:
     defined, used = (grouped((n.lineno, n.id) for n in names if isinstance(n.ctx, c)) for c in (ast.Store, ast.Load))
     # In generated source, each statement and each head of a loop or branch has a line of its own.
     lines = sorted({node.lineno for node in nodes if isinstance(node, ast.stmt)})
-    loops = [(loop.lineno, loop.end_lineno or 0) for loop in nodes if isinstance(loop, ast.For)]
-    looped = {line for first, last in loops for line in range(first, last + 1)}
+    looped = {k for n in nodes if isinstance(n, ast.For) for k in range(n.lineno, (n.end_lineno or 0) + 1)}
     inside = {name for line in lines if line in looped for name in defined[line]}
     outside = {name for line in lines if line not in looped for name in defined[line]}
     # A name that is assigned both outside of loops and in a loop is updated by a loop.
