@@ -59,8 +59,7 @@ def explain(
     for program in programs:
         arrays = "" if context.target == INTERPRETER else arrays_given(program, context.target, odd)
         lines += [*_kernel(program, plan, rules.get(program.name, ""), moved.get(program.name), arrays), ""]
-    roofs = [] if roof is None else [str(roof)]
-    return "\n".join([*lines, *roofs, *_parts(compiled), *_ledger(plan.ledger)])
+    return "\n".join([*lines, *([] if roof is None else [str(roof)]), *_parts(compiled), *_ledger(plan.ledger)])
 
 
 # ---- kernels -------------------------------------------------------------------------------

@@ -188,8 +188,7 @@ def explore(
         click.echo(html, nl=False)
     else:
         terminal.write_file(Path(name), html)
-    missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
-    if missing:
+    if missing := next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None):
         terminal.note(f"without the stages that are not available here: {missing}")
     if name != "-":
         terminal.note(printable(f"wrote {name}: open it in a browser"))
@@ -275,8 +274,7 @@ def fuzz(
         return _replay(Path(replay), on, as_json)
     if on == "gpu":
         require_gpu()
-    where = Path(directory) if directory else None
-    session = Session(budget, seed, jobs or os.cpu_count() or 1, on, where, programs)
+    session = Session(budget, seed, jobs or os.cpu_count() or 1, on, Path(directory) if directory else None, programs)
     with terminal.progress("fuzz", budget if programs is None else programs) as tell:
 
         def said(s: Summary) -> None:
@@ -304,6 +302,5 @@ def _replay(path: Path, on: str, as_json: bool) -> int:
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip
     else:
         click.echo(case.program.text.rstrip("\n"))
-        verdict = f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees"
-        terminal.note(verdict)
+        terminal.note(f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees")
     return int(found is not None)

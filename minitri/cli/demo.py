@@ -30,15 +30,12 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
     as N.
     """
     program = mt.compile(Path(file))
-    keywords: dict[str, Any] = {**sizes}
-    trace = Trace(program.lower(target=TARGET, **keywords).compilation)
+    trace = Trace(program.lower(target=TARGET, **dict[str, Any](sizes)).compilation)
     node = followed(trace, [s for s in trace.stages if s in OUR_STAGES]) or 0
-    span = trace.nodes[node].spans[0]
     echo(f"\n# The program, {file}\n\n{highlighted('triton', program.module.source.text.strip())}\n")
     shown = " ".join([file, *(f"-D {word}" for word in sizes_text(sizes).split())])
-    echo(f"# `{span.text}` at every stage, for {TARGET}\n")
-    lines = [line for name in track("demo", trace.stages) for line in _stage(trace, name, node)]
-    echo("\n".join(lines))
+    echo(f"# `{trace.nodes[node].spans[0].text}` at every stage, for {TARGET}\n")
+    echo("\n".join(line for name in track("demo", trace.stages) for line in _stage(trace, name, node)))
     echo(f"\nA whole stage:  minitri compile {shown} --emit=tile    (or any other name, or all)")
     echo(f"All as a page:  minitri explore {shown} -o page.html\n")
     _run(program, file)

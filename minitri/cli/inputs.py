@@ -272,6 +272,5 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
     """Returns the exclusive upper limit for random integers."""
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
-    extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]
     # Below the length of the shortest nonempty axis of all float arrays, random integers are valid indices.
-    return min([REACH, *(n for n in extents if n > 0)])
+    return min([REACH, *(n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes) if n > 0)])

@@ -303,9 +303,8 @@ def exit_code(error: CompileError) -> int:
 def _crash(error: Exception, as_json: bool) -> NoReturn:
     """Ends the command with a report of a bug in minitri."""
     *_, (frame, line) = walk_tb(error.__traceback__)
-    where = f"{Path(frame.f_code.co_filename).name}:{line}"
     # Without the message of the exception, which may contain data of the user.
-    message = f"minitri failed inside: {type(error).__name__} at {where}"
+    message = f"minitri failed inside: {type(error).__name__} at {Path(frame.f_code.co_filename).name}:{line}"
     help = "this is a bug in minitri; `python -X dev -m minitri ...` shows the traceback"
     said = {"code": None, "message": message, "line": None, "column": None, "help": help}
     _end(said, diagnostic(f"error: {message}\n  = help: {help}"), 1, as_json)

@@ -10,7 +10,6 @@ the program with the mistake, and shows the error.
 """
 
 import json
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -63,9 +62,8 @@ class Example(Record):
         """Compiles the program of this `Example`. If the field `call` is set, calls the program. If the field `lower`
         is set, lowers the program. If the program is wrong, its CompileError is raised.
         """
-        types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):
-            program = load(self.text, self.reads) if self.reads else compile(self.text, **types)
+            program = load(self.text, self.reads) if self.reads else compile(self.text, **dict[str, Any](self.types))
         if self.options:
             program = program.configured(options=Options(**self.options))
         if self.call is not None:
@@ -141,10 +139,9 @@ class Page(Record):
     right: Example | None = None
 
 
-TEXTS = table_beside(__file__, "pages.toml")
 PAGES = {
     code: Page(**row | {side: Example(**row[side]) for side in ("wrong", "right") if side in row})
-    for code, row in TEXTS.items()
+    for code, row in table_beside(__file__, "pages.toml").items()
 }
 
 
@@ -177,7 +174,7 @@ def _wrapped(text: str) -> str:
 
 
 def joined(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
+    return " ".join(text.split())
 
 
 def _indented(text: str) -> str:

@@ -169,11 +169,10 @@ def examined(
         refused = 0
         for k, relation in enumerate(relations):
             try:
-                said = _differs(program, call, case.program.text, relation, on)
+                if said := _differs(program, call, case.program.text, relation, on):
+                    return Outcome(ran, k, replace(case, relation=relation, said=said))
             except StageUnavailable:
-                refused, said = refused + 1, ""
-            if said:
-                return Outcome(ran, k, replace(case, relation=relation, said=said))
+                refused += 1
     except Exception as error:  # random programs are valid, so any error is a bug of the compiler
         kind = type(error).__name__
         code, said = (error.code, error.message) if isinstance(error, CompileError) else (kind, f"{kind}: {error}")
