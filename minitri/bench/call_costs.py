@@ -49,9 +49,8 @@ class Table(NamedTuple):
 
     def __str__(self) -> str:
         columns = list(dict.fromkeys(c for row in self.rows.values() for c in row))
-        lines = [(f"{self.title} ({self.unit})", *columns)]
-        lines += [(name, *(f"{row[c]:.4g}" if c in row else "-" for c in columns)) for name, row in self.rows.items()]
-        return table(lines)
+        rows = ((name, *(f"{row[c]:.4g}" if c in row else "-" for c in columns)) for name, row in self.rows.items())
+        return table([(f"{self.title} ({self.unit})", *columns), *rows])
 
 
 # ---- calls -------------------------------------------------------------------------------

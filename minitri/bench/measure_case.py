@@ -92,8 +92,7 @@ def within(case: Case) -> float:
 def tensor(given: Input, device: str) -> Any:
     dtype = getattr(torch, "bool" if given.dtype == "bool" else DTYPES[given.dtype].triton)
     if given.below:
-        least = -given.below if given.signed else 0
-        return torch.randint(least, given.below, given.shape, device=device, dtype=dtype)
+        return torch.randint(-given.below if given.signed else 0, given.below, given.shape, device=device, dtype=dtype)
     make = torch.rand if given.positive else torch.randn
     *outer, n = given.shape or (1,)
     shapes = {"transposed": (*outer[:-1], n, *outer[-1:]), "every other": (*outer, 2 * n), "wide rows": (*outer, n + 8)}

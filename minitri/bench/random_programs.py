@@ -192,8 +192,7 @@ class EverydayWriter(StatementWriter):
         if group == "totals":  # a total of many elements that are about 1
             log += math.log(max(operands[0].meta.numel() / meta.numel(), *operands[0].shape)) - 1
         log *= {"squares": 2, "cubes": 3}.get(group, 1)
-        large = log > math.log(LARGEST[self.dtype]) or not 0 < meta.numel() <= 2 * self.sizes["most"]
-        if large or meta.dim() > 5:
+        if log > math.log(LARGEST[self.dtype]) or not 0 < meta.numel() <= 2 * self.sizes["most"] or meta.dim() > 5:
             raise DoesNotFit
         return Value(meta, log)
 
