@@ -69,7 +69,7 @@ WIDTHS = {  # text, types, and a part of the line about the first kernel
     "gathered elements": ("x[i] * 2", {"x": "f32[4096]", "i": "i64[4096]"}, "x: 4 bytes at a time, elements are picked one"),
     "gathered rows": ("x[i] * 2", {"x": "f32[4096, 1024]", "i": "i64[4096]"}, "i: one element at a time; x, out: 16 bytes"),
     "gathered odd rows": ("x[i] * 2", {"x": "f32[4096, 1023]", "i": "i64[4096]"}, "x, out: 4 bytes at a time, rows lie 4092"),
-    "parts of odd length": ("cumulative_sum(x)", {"x": "f32[20001]"}, "x, t1: 4 bytes at a time, rows lie 5004 bytes"),
+    "parts of odd length": ("cumulative_sum(x)", {"x": "f32[20001]"}, "x, t0: 4 bytes at a time, rows lie 5004 bytes"),
     "a sum in parts": ("sum(x)", {"x": "f32[1000003]"}, "x: 4 bytes at a time"),
     "a sum of odd rows": ("sum(x)", {"x": "bf16[172738, 777]"}, "x: 4 bytes at a time, "),
     "a sum of an aligned length in parts": ("sum(x)", {"x": "f32[1000016]"}, "x: 16 bytes at a time"),

@@ -30,7 +30,8 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
     as N.
     """
     program = mt.compile(Path(file))
-    trace = Trace(program.lower(target=TARGET, **dict[str, Any](sizes)).compilation)
+    keywords: dict[str, Any] = {**sizes}
+    trace = Trace(program.lower(target=TARGET, **keywords).compilation)
     node = followed(trace, [s for s in trace.stages if s in OUR_STAGES]) or 0
     echo(f"\n# The program, {file}\n\n{highlighted('triton', program.module.source.text.strip())}\n")
     shown = " ".join([file, *(f"-D {word}" for word in sizes_text(sizes).split())])

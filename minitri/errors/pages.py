@@ -62,8 +62,9 @@ class Example(Record):
         """Compiles the program of this `Example`. If the field `call` is set, calls the program. If the field `lower`
         is set, lowers the program. If the program is wrong, its CompileError is raised.
         """
+        types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):
-            program = load(self.text, self.reads) if self.reads else compile(self.text, **dict[str, Any](self.types))
+            program = load(self.text, self.reads) if self.reads else compile(self.text, **types)
         if self.options:
             program = program.configured(options=Options(**self.options))
         if self.call is not None:
