@@ -19,7 +19,9 @@ from scheduled import scheduled
 from stages import SPLITS
 
 import minitri as mt
+from minitri.base.operators import OPERATORS
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most
+from minitri.optimize.schedules.long_bodies import instructions
 from minitri.runtime.call_binding import bind
 from minitri.tiles.ir import Loop
 from minitri.tiles.schedule import Options, Schedule
@@ -183,6 +185,30 @@ def test_the_number_of_warps_is_a_power_of_two() -> None:
     program = replace(program, warps=7)
     with pytest.raises(ValueError, match="7, is no power of two"):
         verify(program, False)
+
+
+@pytest.mark.parametrize(("text", "x", "warps"), [
+    ("sum(exp(x), axis=1)", "f32[65536, 256]", 1), ("sum(sin(x), axis=1)", "f32[65536, 256]", 2), ("sum(x ** 2.7, axis=1)", "f32[65536, 256]", 2),
+    ("sum(exp(x), axis=1)", "bf16[65536, 256]", 1), ("sum(cos(x), axis=1)", "bf16[65536, 256]", 4),
+])  # fmt: skip
+def test_long_bodies_get_more_warps(text: str, x: str, warps: int) -> None:
+    """A thread has fewer than 32 elements, or few instructions for each."""
+    (program,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("tile").programs
+    assert program.warps == warps
+
+
+@pytest.mark.parametrize("text", ["sin(x)", "cos(x)", "tan(x)", "x ** y", "exp(x)", "log(x)", "erf(x)", "tanh(x)"])
+def test_counted_instructions_are_those_of_machine_code(text: str) -> None:
+    """The table of operators names the operators that take many more instructions than others."""
+
+    def count(text: str) -> float:
+        f = mt.compile(text, x="f32[4096]", y="f32[4096]")
+        low = f.lower(target="cuda:90", options=Options(blocks={"i": 1024}, warps=4))
+        return low["sass"].count(";") / 8  # a thread has 8 elements
+
+    (operator,) = [op for op in OPERATORS.values() if text.startswith(f"{op.name}(") or f" {op.symbol} " in text]
+    found, wanted = count(text) - count("x + y"), instructions(operator.name)
+    assert found / 1.5 < wanted < found * 1.5 or not operator.instructions and found < 3 * wanted
 
 
 def test_columns_of_two_arrays_get_more_warps() -> None:

@@ -1,4 +1,4 @@
-"""Doubles the number of warps of a program if each thread would otherwise have many instructions.
+"""Gives a program more warps if each thread would otherwise have many instructions.
 
     gelu(x).T, x: bf16[4096, 4096]      a tile of 128 by 128: 16 warps, so a thread has 32 elements instead of 64
 
@@ -8,9 +8,11 @@ to compile. If a tile is divided among more warps, each thread has fewer element
 least 32 elements per thread ran up to 1.2 times as fast with twice as many warps. With twice as many warps, no measured
 program with at least 32 elements per thread was slower.
 
-The function `more_warps` takes a kernel, its block sizes and its number of warps. The result is the same number of
-warps or twice this number. The number of warps does not change if a thread has fewer than 32 elements. A thread with
-fewer than 32 elements would load fewer bytes at once if the program had twice as many warps.
+The function `more_warps` takes a kernel, its block sizes and its number of warps. It doubles the number of warps until
+each thread has few instructions, or fewer than 32 elements. A thread with fewer than 32 elements would load fewer bytes
+at once if the program had twice as many warps. A sine takes ten times as many instructions as an exponential, because
+libdevice also computes the sines of large numbers exactly. So `sum(sin(x), axis=1)` has more warps than
+`sum(exp(x), axis=1)`.
 """
 
 import math
@@ -24,15 +26,16 @@ MANY = 32  # elements of a thread
 
 
 def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int) -> int:
-    """Returns `2 * warps` if each thread of `warps` warps would have at least `MANY` elements and more than `most`
-    instructions. Otherwise, returns `warps`.
-    """
-    threads = 32 * warps
+    """Returns `warps`, doubled as often as each thread has at least `MANY` elements and more than `most` instructions."""
     computed = [op for op in kernel.body if isinstance(op, Compute)]
-    counts = (instructions(op.op) * math.prod(blocks.get(a, 1) for a in op.axes) for op in computed)
-    is_long = math.prod(blocks.values()) >= MANY * threads and sum(counts) > most * threads
-    return 2 * warps if is_long else warps
+    count = sum(instructions(op.op) * math.prod(blocks.get(a, 1) for a in op.axes) for op in computed)
+    while math.prod(blocks.values()) >= MANY * 32 * warps and count > most * 32 * warps:
+        warps *= 2
+    return warps
 
 
 def instructions(operator: str) -> int:
-    return SPECIAL if operator != "cast" and OPERATORS[operator].cost == "special" else 1
+    """Returns about how many instructions an operator takes for one element."""
+    if operator == "cast":
+        return 1
+    return OPERATORS[operator].instructions or (SPECIAL if OPERATORS[operator].cost == "special" else 1)
