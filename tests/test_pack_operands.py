@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import minitri as mt
 from minitri.base.dims import Dim
 from minitri.graph.ir import Apply, Concat, Contract, Node, View
-from minitri.optimize import pack_operands
+from minitri.optimize import factor_layouts, pack_operands
 from minitri.pipeline import Compilation
 
 LARGE = {"M": 2048, "K": 4096, "N": 3072}
@@ -230,6 +231,28 @@ def test_all_products_with_a_factor_read_its_copy() -> None:
     assert low["kernels"].count("= tanh ") == 1
 
 
+@pytest.mark.parametrize(("text", "copies", "precisions"), [
+    ("def f(x: f32[M, M], w: f32[M, M], y: f32[M, M]):\n    return x @ w, y @ w.mT\n", 1, ["tf32x3", "tf32x3"]),
+    ("def f(x: f32[M, M], w: f32[M, M], y: f32[M, M]):\n    return x @ (w * 2), y @ (w * 2).mT\n", 1, ["tf32x3", "tf32x3"]),
+    ("def f(x: bf16[M, M], b: bf16[M]):\n    z = x + b\n    return z.mT @ z\n", 1, ["ieee"]),
+    ("def f(x: bf16[M, M], b: bf16[M], w: bf16[M, M], g: bf16[M, M]):\n    h = relu(x + b)\n    return h @ w, h.mT @ g\n", 1, ["ieee"] * 2),
+])  # fmt: skip
+def test_products_with_a_transposed_factor(text: str, copies: int, precisions: list[str]) -> None:
+    """Products of f32 arrays read no copy that is contiguous along the wrong axis. No array is copied twice."""
+    low = mt.compile(text).lower(M=4096, target="cuda:90")
+    assert len(low.compilation.value("kernels").temporaries) == copies
+    assert re.findall(r"precision = (\w+)", low["kernels"]) == precisions
+
+
+def test_few_rows_read_weights_of_8_bits() -> None:
+    """The product with many rows reads converted weights. The product with few rows does not wait for them."""
+    f = mt.compile(
+        "x @ w.astype(bf16), u @ w.astype(bf16)", x="bf16[8192, 4096]", u="bf16[8, 4096]", w="i8[4096, 4096]"
+    )
+    kernels = f.lower(target="cuda:90").compilation.value("kernels").kernels
+    assert sum(b.dtype.name == "i8" for k in kernels for b in k.buffers) == 2
+
+
 @pytest.mark.parametrize("narrow", [1, 5, 16])
 def test_a_shared_copy_at_every_stage(narrow: int, of_any_size: None) -> None:
     rng = np.random.default_rng(0)
@@ -246,6 +269,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     names = "REUSE REUSE_OF_COMPUTED REUSE_OF_CONVERTED REUSE_OF_SINGLE WORTH WORTH_COMPUTED WORTH_OF_SINGLE"
     for constant in ("DEPTH", "DEPTH_OF_SINGLE", *names.split()):
         monkeypatch.setattr(pack_operands, constant, 1)
+    monkeypatch.setattr(factor_layouts, "LONG_ROW", 1)
 
 
 @pytest.mark.parametrize("name", list(CASES))

@@ -197,6 +197,22 @@ def test_long_bodies_get_more_warps(text: str, x: str, warps: int) -> None:
     assert program.warps == warps
 
 
+def test_long_bodies_of_columns_get_more_warps() -> None:
+    """With one warp, a thread had 128 elements, and its registers were spilled to memory (random program bf16 100/41)."""
+    text = "def f(x: bf16[33554432]):\n    y = stack((gelu(x), sigmoid(x) * tanh(x)), axis=0)\n    return (y - mean(y, axis=0)) * rsqrt(var(y, axis=0) + 1e-5)\n"
+    (program,) = mt.compile(text).lower(target="cuda:90").compilation.value("tile").programs
+    assert program.warps >= 2 and "columns held whole" in mt.compile(text).explain()
+
+
+@pytest.mark.parametrize(("text", "types"), [
+    ("sin(x).mT + y", {"x": "bf16[4096, 4096]", "y": "bf16[4096, 4096]"}), ("gelu(x).mT + y", {"x": "bf16[4096, 4096]", "y": "bf16[4096, 4096]"}),
+    ("sum(sin(x) * tan(x) * cos(x), axis=1)", {"x": "bf16[512, 16384]"}), ("std(sin(x) * tan(x), axis=0)", {"x": "f32[16, 100000]"}),
+])  # fmt: skip
+def test_long_bodies_fit_gpus_whose_warps_have_64_threads(text: str, types: dict[str, str]) -> None:
+    programs = mt.compile(text, **types).lower(target="hip:gfx942").compilation.value("tile").programs
+    assert all(p.warps * 64 <= 1024 for p in programs)
+
+
 @pytest.mark.parametrize("text", ["sin(x)", "cos(x)", "tan(x)", "x ** y", "exp(x)", "log(x)", "erf(x)", "tanh(x)"])
 def test_counted_instructions_are_those_of_machine_code(text: str) -> None:
     """The table of operators names the operators that take many more instructions than others."""

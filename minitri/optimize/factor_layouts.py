@@ -69,12 +69,6 @@ def is_rolled(factor: Node, depth: int, layouts: Layouts) -> bool:
     return not all(aligned)
 
 
-def is_scattered(factor: Node, layouts: Layouts) -> bool:
-    """Checks whether a factor has no neighbouring elements along its last two axes, as in x[:, ::2]."""
-    found = places(factor, layouts)
-    return found is not None and 1 not in found[1][-2:]
-
-
 def places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     """Returns a factor's offset and strides in memory, or None if it is computed or its spacing is uneven."""
     axes, index = [axis_symbol(k) for k in range(factor.rank)], tuple(map(axis, range(factor.rank)))
@@ -103,7 +97,7 @@ def _reads(node: Node, index: tuple[Dim, ...], layouts: Layouts) -> Iterator[tup
 
 def row_strides(shape: tuple[Dim, ...], dtype: DType) -> tuple[Dim, ...]:
     """Returns the strides of a temporary array that a matrix product loads. Each long row of the array begins at a
-    multiple of 16 bytes.
+    multiple of 16 bytes. The pass `output-layouts` pads the rows only if the kernel of the array stores nothing else.
     """
     row = shape[-1].constant if shape else None
     gap = 0 if row is None else -row % (ALIGNMENT // dtype.bytes)

@@ -31,8 +31,8 @@ each element. A first factor may also be read in pieces, as in `concat((-x[:, 20
 element of such a factor needs a load of its own, so the factor is copied, too. A second factor that must be computed is
 first stored in memory if more than one row of tiles uses the factor. If the factor were computed during the product,
 the tensor core would wait for each block of the factor. In `(x + y).mT @ z` with 16-bit arrays, the copy of the first
-factor has the layout of x. Such a copy reads and writes rows, and needs no zeros. If a factor is copied without zeros,
-all products with this factor read the copy. Only a product with many rows copies its 8-bit weights. The
+factor has the layout of x. Such a copy reads and writes rows, and needs no zeros. If a 16-bit factor is copied without
+zeros, all products with this factor read the copy. Only a product with many rows copies its 8-bit weights. The
 copied 8-bit weights are not yet multiplied by their scale (weight_scales.py). If the product has few rows, tensor cores
 take 8-bit weights from registers (fusion/computed_factor_first.py). If a factor is a padded running sum, such as
 `pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then stores the padded running sum
@@ -62,7 +62,7 @@ from minitri.graph.weight_scales import scaled, taken_out
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize.dequantised_product_cost import is_converted
-from minitri.optimize.factor_layouts import fits, is_along_depth, is_along_rows, is_rolled, is_scattered, places
+from minitri.optimize.factor_layouts import fits, is_along_depth, is_along_rows, is_rolled, places
 from minitri.optimize.product_cost import time_of_copy
 from minitri.optimize.split_k import ASYNC, fastest, is_read
 from minitri.optimize.split_kv import loops
@@ -70,8 +70,7 @@ from minitri.optimize.two_step_reductions import made_of, padded
 
 DEPTH, DEPTH_OF_COPY = 512, 64  # the least depth of a product, and of a product with rows at odd multiples of 2 bytes
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32 = 128  # the fewest uses in f32
-REUSE_OF_SINGLE = 64  # the fewest uses of a 16-bit second factor that needs a load for each element
+REUSE_OF_F32, REUSE_OF_SINGLE = 128, 64  # the same in f32, and in 16 bits if each element needs a load of its own
 SWAPPED = 1.1  # an estimate of how much longer a product of TF32 parts takes that stores its result transposed
 WORTH = 1 << 34  # the fewest operations of a product whose first factor is copied; 2**34 take about 25 microseconds
 WORTH_COMPUTED = 1 << 31  # the same for a second factor
@@ -104,17 +103,22 @@ def pack(graph: Graph, layouts: Layouts, chip: Chip, parts: bool = False) -> Gra
 
 
 def _shared(graph: Graph) -> Graph:
-    """Returns the graph in which all products with the same factor read its copy, if there is a copy without padding.
+    """Lets all 16-bit products with a factor read the copy of this factor, if there is a copy without zeros.
+
     For example, `-x @ v` reads the copy of `-x` that `-x @ w` needs.
     """
-    copied = {n.args[0] for n in graph.nodes() if isinstance(n, ir.Apply) and ir.is_copy(n)}
+    copied = {n.args[0] for n in graph.nodes() if isinstance(n, ir.Apply) and ir.is_copy(n) and n.dtype.bits == 16}
 
     def shared(i: Interner, node: Node, made: Node) -> Node | None:
-        if not isinstance(made, Contract) or copied.isdisjoint(ir.children(node)):
+        def read(old: Node, new: Node) -> Node:
+            if isinstance(old, ir.View) and isinstance(new, ir.View) and old.x in copied:
+                return i.view(read(old.x, new.x), new.shape, new.index)
+            return i.apply("cast", new.dtype, new.shape, (new,)) if old in copied else new
+
+        if not isinstance(node, Contract) or not isinstance(made, Contract) or is_converted(node):
             return None
-        pairs = zip(ir.children(node), ir.children(made))
-        a, b = (i.apply("cast", new.dtype, new.shape, (new,)) if old in copied else new for old, new in pairs)
-        return i.contract(a, b, made.precision)
+        product = i.contract(read(node.a, made.a), read(node.b, made.b), node.precision)
+        return product if product is not made else None
 
     return rewritten(graph, pack, shared)
 
@@ -135,9 +139,10 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     if not any(moves):
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
-    turn = wanted == "any" and is_along_rows(node.a, layouts) and _has_even_rows(_transposed(i, node.a))
+    turn = wanted == "any" and is_along_rows(node.a, layouts) and _has_aligned_rows(_transposed(i, node.a))
     first, along = (_transposed(i, node.a), last - 1) if moves[0] and turn else (node.a, last)
-    apart = wanted == "columns" or along != last and _has_even_rows(second)  # no row of a factor lies along the depth
+    # if the copies have rows along other axes than the depth, they need no zeros
+    apart = wanted == "columns" or along != last and _has_aligned_rows(second)
     missing = Dim.of(0 if apart else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
     sides = zip((first, second), (along, last - 1), moves)
     a, b = (_copied(i, f, k, missing, wanted) if moved else padded(i, f, k, missing, 0.0) for f, k, moved in sides)
@@ -146,7 +151,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
     return made if scale is None else scaled(i, made, scale)
 
 
-def _has_even_rows(factor: Node) -> bool:
+def _has_aligned_rows(factor: Node) -> bool:
     """Checks whether the last axis of an array is a multiple of 16 bytes long."""
     return int(factor.shape[-1]) * factor.dtype.bytes % ALIGNMENT == 0
 
@@ -161,8 +166,10 @@ def _moves_first(node: Contract, layouts: Layouts, wanted: str) -> bool:
     if any(isinstance(n, ir.Concat) for n in made_of(node.a)) or is_rolled(node.a, last, layouts):
         return columns >= REUSE_OF_COMPUTED and _is_large(node, WORTH_F32)
     reuse, worth = _least(node)
-    if _is_of_parts(node, wanted):
-        return columns >= (reuse if is_scattered(node.a, layouts) else REUSE_OF_ASYNC) and _is_large(node, WORTH_F32)
+    if wanted == "depth" and node.precision != "tf32":  # a product of TF32 parts
+        found = places(node.a, layouts)
+        scattered = found is not None and 1 not in found[1][-2:]  # no neighbouring elements, as in x[:, ::2]
+        return columns >= (reuse if scattered else REUSE_OF_ASYNC) and _is_large(node, WORTH_F32)
     if fits(node.a, last, layouts, wanted, ASYNC):  # the hardware can copy the rows as they are
         reuse = REUSE_OF_ASYNC
     elif wanted == "any" and not is_along_depth(node.a, last, layouts, ASYNC):  # each element is a load of its own
@@ -174,7 +181,7 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     """Checks whether to copy the second factor of a product."""
     # each row of the result uses each element of the second factor once
     depth, rows = node.rank - 2, node.shape[-2].constant or 0
-    if _is_of_parts(node, wanted):  # the copy pays, or `_cheapest` would have chosen another layout
+    if wanted == "depth" and node.precision != "tf32":  # the copy pays, or `_cheapest` would have chosen another layout
         return _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, depth, layouts)
     if not is_read(node.b):
         return False
@@ -187,11 +194,6 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     if computed or wanted == "any":
         worth = min(worth, WORTH_COMPUTED)
     return rows >= reuse and _is_large(node, worth) and not fits(node.b, depth, layouts, wanted)
-
-
-def _is_of_parts(node: Contract, wanted: str) -> bool:
-    """Checks whether tensor cores compute a product of f32 arrays from TF32 parts."""
-    return wanted == "depth" and node.precision != "tf32"
 
 
 def _least(node: Contract) -> tuple[int, int]:
@@ -240,8 +242,9 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
 
 def _transposed(i: Interner, x: Node) -> Node:
     """Transposes the last two axes of an array."""
-    last = x.rank - 1
-    index = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
+    index = (*map(axis, range(x.rank - 2)), axis(x.rank - 1), axis(x.rank - 2))
+    if isinstance(x, ir.View) and x.x.rank == x.rank and x.index == index:
+        return x.x  # transposed twice
     return i.view(x, (*x.shape[:-2], x.shape[-1], x.shape[-2]), index)
 
 
@@ -306,8 +309,7 @@ def _repeated(factor: Node) -> list[int]:
 
 def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
     """Copies a factor, so that each row begins at a multiple of 16 bytes."""
-    last = factor.rank - 1
-    if depth == last or wanted == "columns" or wanted == "any" and _has_even_rows(factor):
+    if depth == factor.rank - 1 or wanted == "columns" or wanted == "any" and _has_aligned_rows(factor):
         return i.apply("cast", factor.dtype, factor.shape, (factor,))
     turned = _transposed(i, factor)  # the summed axis becomes the last axis of the copy
     return _transposed(i, i.apply("cast", factor.dtype, turned.shape, (turned,)))

@@ -150,7 +150,7 @@ class Partition(FirstParts):
         joined = set[Node]().union(*(self.parts[h] for h in joining))
         inside = joined | self.parts[last]
         shared = set.intersection(*(self.leaves(self.parts[h]) for h in (*joining, last)))
-        # the kernel that stores a value may also compute other values from the same array, but none from the stored value
+        # a kernel may store a value and compute others from the same array, but not from the stored value
         apart = joined.intersection(s for n in self.parts[last] for s in self.sources[n]) if shared else joined
         if any(isinstance(u, Contract) for n in apart if is_copy(n) for u in self.users[n]):
             return "a copy that a tensor core can read"

@@ -1,6 +1,6 @@
 """Gives a program more warps if each thread would otherwise have many instructions.
 
-    gelu(x).T, x: bf16[4096, 4096]      a tile of 128 by 128: 16 warps, so a thread has 32 elements instead of 64
+    gelu(x).mT + y, x: bf16[4096, 4096]     a tile of 128 by 128: 16 warps, so a thread has 32 elements instead of 64
 
 Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. A kernel takes
 longer to compile if each thread has more instructions. With 64 elements per thread, a long expression can take a second
@@ -9,7 +9,7 @@ least 32 elements per thread ran up to 1.2 times as fast with twice as many warp
 program with at least 32 elements per thread was slower.
 
 The function `more_warps` takes a kernel, its block sizes and its number of warps. It doubles the number of warps until
-each thread has few instructions, or fewer than 32 elements. A thread with fewer than 32 elements would load fewer bytes
+each thread has few instructions, or fewer than 32 elements, or the program has 16 warps. A thread with fewer than 32 elements would load fewer bytes
 at once if the program had twice as many warps. A sine takes ten times as many instructions as an exponential, because
 libdevice also computes the sines of large numbers exactly. So `sum(sin(x), axis=1)` has more warps than
 `sum(exp(x), axis=1)`.
@@ -23,19 +23,19 @@ from minitri.kernels.ir import Compute, Kernel
 
 SPECIAL = 12  # instructions of an operator such as exp
 MANY = 32  # elements of a thread
+MOST_WARPS = 16  # a GPU whose warps have 64 threads runs at most 1024 threads in a program
 
 
 def more_warps(kernel: Kernel, blocks: Mapping[str, int], warps: int, most: int) -> int:
     """Returns `warps`, doubled as often as each thread has at least `MANY` elements and more than `most` instructions."""
     computed = [op for op in kernel.body if isinstance(op, Compute)]
     count = sum(instructions(op.op) * math.prod(blocks.get(a, 1) for a in op.axes) for op in computed)
-    while math.prod(blocks.values()) >= MANY * 32 * warps and count > most * 32 * warps:
+    while warps < MOST_WARPS and math.prod(blocks.values()) >= MANY * 32 * warps and count > most * 32 * warps:
         warps *= 2
     return warps
 
 
 def instructions(operator: str) -> int:
     """Returns about how many instructions an operator takes for one element."""
-    if operator == "cast":
-        return 1
-    return OPERATORS[operator].instructions or (SPECIAL if OPERATORS[operator].cost == "special" else 1)
+    found = OPERATORS.get(operator)  # a cast is not in the table
+    return 1 if found is None else found.instructions or (SPECIAL if found.cost == "special" else 1)

@@ -22,7 +22,7 @@ whole rows, as a softmax does.
 A program has few warps, because each reduction must wait for all warps of its program. If a program only reduces its
 rows, each of its warps has about a thousand elements. If a kernel writes a result for every element of a row, each warp
 processes 1024 bytes of the row. For elements of at most 16 bits, each warp processes 2048 bytes. If a kernel computes
-much for each element, the number of warps for each row is doubled (long_bodies.py). The numbers in this module come
+much for each element, the number of warps is doubled once or more (long_bodies.py). The numbers in this module come
 from measurements on an H200 (tests/sweep_rows.py measures them again). The measured rows have 256 to 131072 elements of
 16 or 32 bits. Rows whose length is unknown at compile time get smaller blocks than rows known to be long. For
 reductions of columns, the functions `_columns` and `_whole_columns` choose the block sizes.
@@ -340,7 +340,8 @@ def _whole_columns(
     blocks = dict.fromkeys((a.name for a in kernel.parallel), 1) | filled(covered, width)
     axes = {name: ("grid", block) for name, block in blocks.items()}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=max(1, min(16, warps)))
+    warps = more_warps(kernel, {name: n for name, (_, n) in axes.items()}, max(1, min(16, warps)), most=2048)
+    return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=warps)
 
 
 def _reduced_columns(
