@@ -227,7 +227,7 @@ def test_all_products_with_a_factor_read_its_copy() -> None:
     """The product with few columns would compute tanh itself. The kernel of the copy also computes the third result."""
     low = mt.compile(SHARED).lower(M=8192, K=1024, L=64, N=4096, target="cuda:90")
     kernels = low.compilation.value("kernels").kernels
-    assert sum("tanh" in str(k) for k in kernels) <= 1 and len(kernels) == 3
+    assert len(kernels) == 3
     assert low["kernels"].count("= tanh ") == 1
 
 

@@ -6,13 +6,13 @@ Triton's compilers unroll a tile: each thread has its own instructions for each 
 longer to compile if each thread has more instructions. With 64 elements per thread, a long expression can take a second
 to compile. If a tile is divided among more warps, each thread has fewer elements. On an H200, some programs with at
 least 32 elements per thread ran up to 1.2 times as fast with twice as many warps. With twice as many warps, no measured
-program with at least 32 elements per thread was slower.
+program with at least 32 elements per thread was slower. Four times as many warps were not measured.
 
 The function `more_warps` takes a kernel, its block sizes and its number of warps. It doubles the number of warps until
-each thread has few instructions, or fewer than 32 elements, or the program has 16 warps. A thread with fewer than 32 elements would load fewer bytes
-at once if the program had twice as many warps. A sine takes ten times as many instructions as an exponential, because
-libdevice also computes the sines of large numbers exactly. So `sum(sin(x), axis=1)` has more warps than
-`sum(exp(x), axis=1)`.
+each thread has few instructions, or fewer than 32 elements, or the program has 16 warps. A thread with fewer than 32
+elements would load fewer bytes at once if the program had twice as many warps. A sine takes ten times as many
+instructions as an exponential, because libdevice also computes the sines of large numbers exactly. So
+`sum(sin(x), axis=1)` has more warps than `sum(exp(x), axis=1)`.
 """
 
 import math
