@@ -15,6 +15,7 @@ makes a `Program` from a Python function. The function `evaluate` returns the re
 
 import inspect
 import re
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -157,28 +158,28 @@ class FunctionProgram(Program):
     """
 
     def __init__(self, definition: Definition, **settings: Any) -> None:
-        self.definition, self.settings = definition, settings
+        self.definition, self.settings, self.lock = definition, settings, threading.RLock()
         self._link()
 
     def _link(self) -> None:
-        linked = link(self.definition, definition)
-        self.missing, self.watched = linked.missing, linked.reads
-        super().__init__(linked.module, **self.settings)
+        self.linked = link(self.definition, definition)
+        super().__init__(self.linked.module, **self.settings)
 
     def _check_signature(self) -> None:
         """Finds errors when the function is defined, before any call."""
+        self.watched = self.linked.reads  # not earlier: a thread that finds these values uses the new module
         text = self.definition.function.span.source.text
         # a function that calls one from further down in the file is checked at its first call
-        if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):
+        if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.linked.missing):
             super()._check_signature()
 
     def refresh(self) -> None:
         """Makes the module of the program again if a function or a constant that the program uses has changed."""
-        now = [(read, read()) for read, _ in self.watched]
-        if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
-            self.watched = now
-        else:
-            with using(self.limits):
+        with self.lock, using(self.limits):
+            now = [(read, read()) for read, _ in self.watched]
+            if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
+                self.watched = now
+            else:
                 self._link()
 
     @property

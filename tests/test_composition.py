@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from data.composed import scaled as tripled
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.explore.provenance import Trace
+from minitri.program import Program
 
 ROOT = Path(__file__).parent.parent
 EPS = 0.5
@@ -352,6 +354,28 @@ def test_a_constant_may_change_while_threads_call() -> None:
     for thread in threads:
         thread.join()
     assert not wrong and float(f(X)[0]) == 4
+
+
+def test_a_thread_that_calls_while_another_links_waits_for_the_new_constant() -> None:
+    scope: dict[str, Any] = {"mt": mt, "K": 0}
+    f = typed("@mt.jit\ndef f(x):\n    return x + K\n", "<cell 9>", scope)["f"]
+    got, others, made = (
+        [float(f(X)[0])],
+        [threading.Thread(target=lambda: got.append(float(f(X)[0])))],
+        Program.__init__,
+    )
+
+    def slow(program: Program, *arguments: Any, **settings: Any) -> None:
+        if program is f and not others[0].ident:
+            others[0].start()
+            others[0].join(0.3)  # the other thread has time for a call with the old module
+        made(program, *arguments, **settings)
+
+    scope["K"] = 1
+    with patch.object(Program, "__init__", slow):
+        got.append(float(f(X)[0]))
+        others[0].join()
+    assert got == [0, 1, 1]
 
 
 # ---- the origin of a function's source text ------------------------------------------------------
