@@ -165,6 +165,21 @@ def test_short_axes_are_right_at_every_stage(text: str, shape: str, n: int, m: i
     assert report.ok, report
 
 
+@pytest.mark.parametrize(("text", "types", "elements"), [
+    ("log(x)[:, ::2]", {"x": "bf16[57925, 128]"}, 512), ("log(x)[:, ::2]", {"x": "f32[57925, 128]"}, 512),
+    ("x[:, ::-2] * 2", {"x": "bf16[4096, 1000]"}, 512), ("x[:, 1:] * 2", {"x": "bf16[4096, 1026]"}, 2048),
+    # of four loads, the memory serves two, and the L1 cache serves all
+    ("(x[:, :1025] - m[:1025]) * tanh(x[:, 1025:] - m[1025:])", {"x": "bf16[32768, 2050]", "m": "bf16[2050]"}, 512),
+    ("(x[:, :1025] - m[:1025]) * tanh(x[:, 1025:] - m[1025:])", {"x": "f32[32768, 2050]", "m": "f32[2050]"}, 1024),
+    ("x[:, :1025] * tanh(x[:, 1025:])", {"x": "bf16[32768, 2050]"}, 2048),
+])  # fmt: skip
+def test_a_tile_is_small_if_one_instruction_loads_elements_that_are_far_apart(
+    text: str, types: dict[str, str], elements: int
+) -> None:
+    (kernel,) = mt.compile(text, **types).lower(target="cuda:90").compilation.value("kernels").kernels
+    assert math.prod(block for _, block in scheduled(kernel).axes.values()) == elements
+
+
 def test_few_elements_have_few_warps() -> None:
     sizes = (
         ("x + 1", "300", 4),
@@ -188,11 +203,12 @@ def test_the_number_of_warps_is_a_power_of_two() -> None:
 
 
 @pytest.mark.parametrize(("text", "x", "warps"), [
-    ("sum(exp(x), axis=1)", "f32[65536, 256]", 1), ("sum(sin(x), axis=1)", "f32[65536, 256]", 2), ("sum(x ** 2.7, axis=1)", "f32[65536, 256]", 2),
+    ("sum(exp(x), axis=1)", "f32[65536, 256]", 1), ("sum(sin(x), axis=1)", "f32[65536, 256]", 2), ("sum(x ** 2.7, axis=1)", "f32[65536, 256]", 1),
     ("sum(exp(x), axis=1)", "bf16[65536, 256]", 1), ("sum(cos(x), axis=1)", "bf16[65536, 256]", 4),
+    ("sum(x ** 2.7, axis=1)", "bf16[65536, 256]", 2),
 ])  # fmt: skip
 def test_long_bodies_get_more_warps(text: str, x: str, warps: int) -> None:
-    """A thread has fewer than 32 elements, or few instructions for each."""
+    """A thread has fewer than 32 elements, or at most 2560 instructions."""
     (program,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("tile").programs
     assert program.warps == warps
 

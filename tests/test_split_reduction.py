@@ -11,6 +11,8 @@ import pytest
 import minitri as mt
 from minitri.kernels.demand import plain_axis
 from minitri.kernels.ir import Store
+from minitri.runtime.call_binding import bind
+from minitri.trust.check_passes import check
 
 X = {"x": "f32[M, N]"}
 # text, kernels for x of [2048, 1024] on an H100: with a row for each part, a total shares the kernel of the rows
@@ -96,6 +98,22 @@ def test_columns_with_a_chain_of_reductions_are_read_once(rows: int) -> None:
     first, *_ = low.compilation.value("tile").programs
     assert low["triton"].partition("def k1")[0].count("tl.load") == 1
     assert all(a.role != "loop" and a.block <= 256 for a in first.axes)
+
+
+@pytest.mark.parametrize(("shape", "axes", "parts"), [
+    ((64, 5, 450), (0, 2), 32), ((70, 2, 300), (0, 2), 24), ((2000, 99, 80), (0, 2), 40), ((6, 50, 4, 64), (0, 1, 3), 25),
+])  # fmt: skip
+def test_moments_of_several_axes_are_read_once(shape: tuple[int, ...], axes: tuple[int, ...], parts: int) -> None:
+    """A program keeps its part, which has at most 4096 elements, in registers."""
+    f = mt.compile(f"mean(x, axis={axes}), var(x, axis={axes})", x=f"f32[{', '.join(map(str, shape))}]")
+    low = f.lower(target="cuda:90")
+    first, *_ = low.compilation.value("tile").programs
+    assert low["triton"].partition("def k1")[0].count("tl.load") == 1
+    assert all(a.role != "loop" for a in first.axes)
+    assert parts in [int(a.extent) for a in low.compilation.value("kernels").kernels[0].axes]
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3 + 1
+    report = check(f, bind(f.function, [x], {}), ("cuda",))
+    assert report.ok, report
 
 
 # text, types, kernels on an H100: the first step of the reduction stores the results of the same elements

@@ -8,7 +8,8 @@
 
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. For example, if a mean and a variance reduce the same
-columns, each part is read once and stays in registers. A sum over a whole matrix can depend on a reduction of each row,
+columns, each part is read once and stays in registers. If they reduce several axes, such as the axes 0 and 2 of an
+array with three axes, the parts have at most 4096 elements and stay in registers, too. A sum over a whole matrix can depend on a reduction of each row,
 such as the mean of the row. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One
 kernel then computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes the
 two steps of a split reduction. If one loop computes a reduction and a matrix product, this pass does not split the
@@ -43,6 +44,7 @@ MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 SHORTEST_ROW = 64  # the fewest elements of a row that is reduced before the rows are combined
+HELD_ROWS = 4096  # the most elements of a part of rows that a program keeps in registers, instead of reading them twice
 HELD_COLUMN = 256  # the longest column that a program keeps in registers, if it would be read twice otherwise
 CHAINED = 8  # columns with chains of reductions get CHAINED times as many programs
 FEW_PARTS = 4  # parts are complete rows if there are at least 1 / FEW_PARTS of the wanted parts
@@ -137,12 +139,14 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
     count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
-    chained = chained and width > 0  # a chain of rows is split like a single reduction
-    parts = _parts(count, results, width, CHAINED * wanted if chained else wanted)
+    columns = chained and width > 0  # a chain of rows of one contiguous axis is split like a single reduction
+    parts = _parts(count, results, width, CHAINED * wanted if columns else wanted)
     # If one loop computed the chain, each iteration would correct the partial results.
-    if parts > 1 and chained:
-        k = max(extents, key=extents.__getitem__)
-        held = _held(extents[k], count // extents[k], count * results // (LANES // 4 * wanted))
+    if parts > 1 and chained and (columns or extents.keys() - inner):
+        k = max(extents if columns else extents.keys() - inner, key=extents.__getitem__)
+        long = 1 << (count * results // (LANES // 4 * wanted) - 1).bit_length()  # gives enough programs
+        most = min(HELD_COLUMN, max(LANES, long)) if columns else min(HELD_ROWS, count // parts)
+        held = _held(extents[k], count // extents[k], most)
         if extents[k] <= MOST_PARTS * held:
             return k, -(-extents[k] // held), Dim.of(held)
     if parts == 1:
@@ -207,11 +211,9 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
     return less if -(-extent // less) <= MOST_PARTS else 2 * less
 
 
-def _held(extent: int, others: int, length: int) -> int:
-    """Returns how long each part of a split axis can be if a program keeps the part in registers."""
-    # With `length`, there are enough grid programs. The other reduced axes have `others` elements; if they have too
-    # many, the result is 0.
-    most = min(HELD_COLUMN, max(LANES, 1 << (length - 1).bit_length())) // others
+def _held(extent: int, others: int, elements: int) -> int:
+    """Returns how long each part of a split axis can be if a program keeps `elements` elements in registers."""
+    most = elements // others  # 0 if the other reduced axes have too many elements
     # A slightly shorter length that divides the axis makes all parts equally long.
     return next((n for n in range(most, most * 3 // 4, -1) if extent % n == 0), most)
 

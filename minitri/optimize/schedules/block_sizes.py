@@ -67,7 +67,7 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
         if isinstance(op, (Load, Store)):
-            bytes, strides = op.buffer.dtype.bytes, {a.name: abs(_step(op.offset, a.symbol)) for a in kernel.axes}
+            bytes, strides = op.buffer.dtype.bytes, {a.name: abs(step(op.offset, a.symbol)) for a in kernel.axes}
             small = {name: stride for name, stride in strides.items() if stride == 1 or 0 < stride * bytes < SECTOR}
             for name, stride in small.items():
                 if not fastest or stride == min(small.values()):
@@ -75,7 +75,7 @@ def contiguity(kernel: Kernel, fastest: bool = False, sectors: bool = False) -> 
     return weight
 
 
-def _step(offset: Dim, symbol: Symbol) -> int:
+def step(offset: Dim, symbol: Symbol) -> int:
     """Returns the change of a memory offset from one index of an axis to the next."""
     # The offset `4096*(i//64) + i%64` changes by 1 from one index i to the next, except at the end of a row of 64
     # elements.

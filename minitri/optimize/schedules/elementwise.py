@@ -10,7 +10,9 @@ whole cache lines. A transpose gets a rectangular tile instead of a square tile 
 odd length. If the contiguous axis is short, the tile also covers several indices of another axis.
 
 The tile of a kernel without a transpose has about 1024 elements. For elements of at most 16 bits, the tile has about
-2048 elements. A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 warps if
+2048 elements. The tile has 512 elements if one instruction loads elements that are far apart, such as every second
+element. An instruction then loads more lines from the L1 cache than one line for each warp. With tiles of 512 elements,
+`log(abs(x) + 1)[:, ::2]` took half as long for bf16[57925, 128], and 0.93 times as long for f32 (H200). A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 warps if
 each element needs much computation. A transpose of few elements has smaller tiles than other transposes, so that more
 multiprocessors get a tile.
 
@@ -27,6 +29,7 @@ import math
 from collections.abc import Sequence
 
 from minitri.hardware.chips import SECTOR, Chip
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.optimize.schedules import block_sizes
 from minitri.optimize.schedules.block_sizes import at_most, contiguity, filled, innermost, rival, touched, vector
@@ -36,6 +39,8 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
 
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
 UNALIGNED = 64 * 32  # the same if accesses along the first axis move single elements
+FAR_APART = 512  # elements of a tile without a transpose, if one instruction loads elements that are far apart
+L1_FASTER = 10  # the L1 caches together move about this many times as many bytes as the memory
 
 
 def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
@@ -47,8 +52,8 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     order = innermost(kernel.axes, contiguity(kernel))
     second = rival(order, kernel)
     if request.interpreter or second is None:
-        elements = INTERPRETER.elements if request.interpreter else block_sizes.elements_of_a_program(kernel)
-        blocks, warps = filled(order, elements), 4
+        elements = FAR_APART if _read_far_apart(kernel, order[0]) else block_sizes.elements_of_a_program(kernel)
+        blocks, warps = filled(order, INTERPRETER.elements if request.interpreter else elements), 4
         rule = f"elements, contiguous along {order[0].name}"
     else:
         blocks, warps = _transpose(kernel, order, second, request.chip)
@@ -72,9 +77,23 @@ def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) 
 
 def _has_vectors(kernel: Kernel, axis: Axis) -> bool:
     """Checks whether one instruction can access several neighbouring elements along an axis."""
-    accesses = {op: touched(kernel, op) for op in kernel.body if isinstance(op, (Load, Store))}
-    # loads and stores of small arrays, such as a bias, do not count
-    large = [op for op, count in accesses.items() if count * 8 > max(accesses.values())]
     # of these accesses, neighbouring elements along the axis are neighbours in memory
-    near = [op for op in large if ((axis.symbol,), 1) in op.offset.terms]
+    near = [op for op in _large(kernel) if ((axis.symbol,), 1) in op.offset.terms]
     return any(vector(op, axis.symbol) > 1 for op in near)
+
+
+def _read_far_apart(kernel: Kernel, axis: Axis) -> bool:
+    """Checks whether the L1 cache limits the speed, because one instruction loads elements that are far apart."""
+    large = _large(kernel)
+    single = [op for op in kernel.body if isinstance(op, Load) and vector(op, axis.symbol) == 1]
+    strides = {op: abs(block_sizes.step(op.offset, axis.symbol)) for op in single}
+    # A thread has 16 bytes of neighbouring elements. An instruction loads one of them for each thread of a warp.
+    elements = ALIGNMENT // block_sizes.widest_bytes(kernel)
+    cached = elements * sum(op.dtype.bytes for op in single if strides[op])
+    return any(strides.get(op, 1) > 1 for op in large) or cached > L1_FASTER * sum(op.dtype.bytes for op in large)
+
+
+def _large(kernel: Kernel) -> list[Load | Store]:
+    """Returns the loads and stores of a kernel, except those of small arrays, such as a bias."""
+    accesses = {op: touched(kernel, op) for op in kernel.body if isinstance(op, (Load, Store))}
+    return [op for op, count in accesses.items() if count * 8 > max(accesses.values())]

@@ -4,9 +4,11 @@
 
 Triton's compilers unroll a tile: each thread has its own instructions for each element that it computes. A kernel takes
 longer to compile if each thread has more instructions. With 64 elements per thread, a long expression can take a second
-to compile. If a tile is divided among more warps, each thread has fewer elements. On an H200, some programs with at
-least 32 elements per thread ran up to 1.2 times as fast with twice as many warps. With twice as many warps, no measured
-program with at least 32 elements per thread was slower. Four times as many warps were not measured.
+to compile. If a tile is divided among more warps, each thread has fewer elements. Registers can hold fewer elements
+while the thread computes. A kernel with a GELU of 128 elements per thread spilled registers with one warp, and was
+twice as fast with two warps (H200). Kernels with sines of at least 32 elements per thread ran 1.03 to 1.3 times as fast
+with two to four times as many warps. For shorter bodies, more warps only take longer to wait for each other: a kernel
+with 2200 instructions per thread took 1.3 times as long with 16 warps as with 8 warps.
 
 The function `more_warps` takes a kernel, its block sizes and its number of warps. It doubles the number of warps until
 each thread has few instructions, or fewer than 32 elements, or the program has 16 warps. A thread with fewer than 32

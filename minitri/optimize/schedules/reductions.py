@@ -147,7 +147,7 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
     if transposes:
         warps = max(warps, min(16, row * count // 512))
     elif warps <= 8:
-        warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2048)
+        warps = more_warps(kernel, {name: block for name, (_, block) in axes.items()}, warps, most=2560)
     return Schedule(axes, rule, warps=warps)
 
 
@@ -340,7 +340,7 @@ def _whole_columns(
     blocks = dict.fromkeys((a.name for a in kernel.parallel), 1) | filled(covered, width)
     axes = {name: ("grid", block) for name, block in blocks.items()}
     axes |= {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    warps = more_warps(kernel, {name: n for name, (_, n) in axes.items()}, max(1, min(16, warps)), most=2048)
+    warps = more_warps(kernel, {name: n for name, (_, n) in axes.items()}, max(1, min(16, warps)), most=2560)
     return Schedule(axes, f"columns held whole, contiguous along {lanes[0].name}", warps=warps)
 
 
