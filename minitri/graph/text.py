@@ -37,8 +37,7 @@ from minitri.graph import ir, verify
 from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
 from minitri.graph.typing_rules import require
 from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_identifier, read_text
-from minitri.text_io.stage_parser import Line, Mistake, Param, read, reading
-from minitri.text_io.stage_parser import Node as Syntax
+from minitri.text_io.stage_parser import Line, Mistake, Node as Syntax, Param, read, reading
 from minitri.text_io.templates import LineReader, fields_of, templates
 
 AXIS = re.compile(r"d\d+")

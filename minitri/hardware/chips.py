@@ -28,8 +28,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from minitri.base.nodes import Record
-from minitri.hardware.targets import ARCHITECTURES, Target
-from minitri.hardware.targets import CHIPS as ROWS
+from minitri.hardware.targets import ARCHITECTURES, CHIPS as ROWS, Target
 
 SECTOR = 32  # bytes of memory that a GPU loads or stores at once
 

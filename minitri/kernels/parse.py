@@ -14,8 +14,7 @@ from itertools import permutations
 from typing import Any
 
 from minitri.base.diagnostics import suggest
-from minitri.base.dims import Dim, Symbol
-from minitri.base.dims import axis as axis_dim
+from minitri.base.dims import Dim, Symbol, axis as axis_dim
 from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
 from minitri.base.types import f64

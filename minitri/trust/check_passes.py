@@ -45,8 +45,7 @@ from minitri.runtime.launch import on_cpu
 from minitri.tiles.ir import Program, Programs
 from minitri.trust import run_stage, shrink_arguments
 from minitri.trust.check_report import TEXT, CheckReport, CheckRow, Failure
-from minitri.trust.error_bounds import Enclosure
-from minitri.trust.error_bounds import enclosures as graph_enclosures
+from minitri.trust.error_bounds import Enclosure, enclosures as graph_enclosures
 from minitri.trust.error_propagation import distance
 
 CUDA = Target("cuda", "90")
