@@ -325,8 +325,8 @@ def _check_size(shape: Shape, span: Span) -> None:
     message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
     ensure(len(shape) <= MAX_RANK, "MT0401", message, "reshape it to fewer axes", span)
     known = [e.constant for e in shape if e.constant is not None]  # unknown sizes are ignored
-    if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
-        raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
+    fits = max(known, default=0) <= MAX_ELEMENTS and (0 in known or math.prod(known) <= MAX_ELEMENTS)
+    ensure(fits, "MT0401", "this has more elements than 64 bits can number", "take smaller sizes", span)
 
 
 def _written(node: ast.Expr) -> str:
