@@ -104,6 +104,12 @@ class Mistake(Exception):
         self.place, self.message, self.help, self.code = place, message, help, code
 
 
+def expect(holds: bool, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:
+    """Raises a Mistake with this place, message, help and code unless `holds` is true."""
+    if not holds:
+        raise Mistake(place, message, help, code)
+
+
 def read(source: Source, start: str) -> Any:
     """Returns the syntax nodes of a text. The argument `start` is the start symbol of the grammar: "graph", "kernels",
     "tiles" or "sum".
@@ -200,8 +206,7 @@ def _node(kind: str, *parts: Any) -> Node:
 
 
 def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: int) -> Node:
-    if depth > MAX_NESTING:
-        raise Mistake(Text(*place), f"more than {MAX_NESTING} expressions are nested here", code="MT0401")
+    expect(depth <= MAX_NESTING, Text(*place), f"more than {MAX_NESTING} expressions are nested here", code="MT0401")
     return Node(*place, kind, parts, depth)
 
 
@@ -236,8 +241,7 @@ class Builder:
     def attributes(self, *parts: tuple[Node, Node]) -> Attributes:
         found: dict[str, Node] = {}
         for name, value in parts:
-            if name.name in found:
-                raise Mistake(name, f"`{name.name[:40]}` stands here twice", code="MT0501")
+            expect(name.name not in found, name, f"`{name.name[:40]}` stands here twice", code="MT0501")
             found[name.name] = value
         return found
 
