@@ -29,7 +29,7 @@ from minitri.base import pass_logs
 from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.dims import Dim
 from minitri.base.nodes import Record
-from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
+from minitri.base.resource_limits import Limits, check_limit, check_time, current, timed, using
 from minitri.graph import lower_ast, rewrite
 from minitri.graph.parameter_binding import Instance
 from minitri.graph.text import format_graph
@@ -189,8 +189,7 @@ def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
     for program in programs:
         check_time()
         made.append(emit.emit(program))
-        if sum(len(k.source) for k in made) > (limit := current().code):
-            raise exceeded("code", f"the generated source has more than {limit:,} characters")
+        check_limit("code", sum(len(k.source) for k in made), "the generated source has more than {limit:,} characters")
     return made
 
 

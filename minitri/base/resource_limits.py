@@ -113,6 +113,16 @@ def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
     return CompileError("MT0401", message, span, help=help)
 
 
+def check_limit(name: str, count: int, message: str, span: Span | None = None) -> None:
+    """Raises CompileError MT0401 if `count` exceeds the limit `name`.
+
+    The argument `message` is a format string. It can contain `{count:,}` and `{limit:,}`.
+    """
+    limit = getattr(current(), name)
+    if count > limit:
+        raise exceeded(name, message.format(count=count, limit=limit), span)
+
+
 def check_product(terms: int, factors: int) -> None:
     """Raises CompileError MT0401 if a size has too many terms, or if a term has too many factors.
 

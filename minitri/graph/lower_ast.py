@@ -25,7 +25,7 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, together
 from minitri.base.dims import Dim
 from minitri.base.operators import BY_SYMBOL
-from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
+from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_limit, check_time
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, f64, items_of
 from minitri.graph import parameter_binding, partial_evaluation
@@ -233,8 +233,7 @@ class _Builder(Interpreter):
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds the source range of an expression to the nodes that the expression created."""
         nodes = self.typer.nodes.made
-        if len(nodes) > (limit := current().operations):
-            raise exceeded("operations", f"the program has more than {limit:,} operations", self.site or span)
+        check_limit("operations", len(nodes), "the program has more than {limit:,} operations", self.site or span)
         # `made` nodes existed before the expression was evaluated. A node that was created in the body of a called
         # function has several spans: first the expression in the body, later the call.
         placed = dict.fromkeys(nodes[made:])

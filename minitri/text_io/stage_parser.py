@@ -23,7 +23,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.nodes import Record
-from minitri.base.resource_limits import current, exceeded
+from minitri.base.resource_limits import check_limit
 from minitri.base.spans import Source, Span
 from minitri.base.toml_tables import table_beside
 from minitri.language import parser_table_cache
@@ -141,9 +141,8 @@ def reading(source: Source) -> Iterator[None]:
 
 
 def _check_text(source: Source) -> None:
-    if len(source.text) > (limit := current().code):
-        message = f"the text has {len(source.text):,} characters, the limit is {limit:,}"
-        raise exceeded("code", message, Span(source, 0, 1))
+    message = "the text has {count:,} characters, the limit is {limit:,}"
+    check_limit("code", len(source.text), message, Span(source, 0, 1))
     if bad := re.search("[\0\ud800-\udfff]", source.text):
         message = f"the text holds U+{ord(bad[0]):04X}, which is not a character of any program"
         raise Mistake(Text(*bad.span()), message, code="MT0501")

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from minitri.base.dims import ONE, ZERO, Dim, product
-from minitri.base.resource_limits import current, exceeded
+from minitri.base.resource_limits import check_limit
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import bool_, items_of
 from minitri.graph import ir, typing_rules
@@ -145,8 +145,8 @@ def _known(size: Dim, name: str, x: Array, axis: int) -> int:
     """Returns the size of an axis as an int, or raises CompileError."""
     help = "give the axis a number in the type, or let the call say it"
     ensure(size.constant is not None, "MT0106", f"{name} needs to know the size of axis {axis} of {x}", help)
-    if int(size) > (limit := current().operations):  # `name`, such as unstack, makes an array for each element
-        raise exceeded("operations", f"{name} makes {int(size):,} arrays, the limit is {limit:,} operations")
+    # `name`, such as unstack, makes an array for each element.
+    check_limit("operations", int(size), name + " makes {count:,} arrays, the limit is {limit:,} operations")
     return int(size)
 
 
