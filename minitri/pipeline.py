@@ -48,7 +48,6 @@ from minitri.tiles.schedule import INTERPRETER, Options, Schedule, check_axes, c
 from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import compiled_stages, emit, source
-from minitri.triton.emit import EmittedKernel
 from minitri.triton.workarounds.loops import hide_starts, settle
 
 PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optimisations
@@ -183,9 +182,9 @@ def targeted(programs: Programs, context: Context) -> Programs:
     return programs.map(lambda p: hide_starts(settle(p)))
 
 
-def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
+def emitted(programs: Programs, context: Context) -> list[emit.EmittedKernel]:
     """Returns the Triton source of each kernel. Raises CompileError MT0401 if the source is too long."""
-    made: list[EmittedKernel] = []
+    made: list[emit.EmittedKernel] = []
     for program in programs:
         check_time()
         made.append(emit.emit(program))
@@ -321,8 +320,7 @@ class Compilation:
     @property
     def stages(self) -> tuple[str, ...]:
         """The names of all stages; `self[name]` is the text of the stage `name`."""
-        ours = [p.stage for p in self.steps if p.stage in OUR_STAGES]
-        return (*ours, *self.context.target.stages)
+        return (*[p.stage for p in self.steps if p.stage in OUR_STAGES], *self.context.target.stages)
 
     def __getitem__(self, stage: str) -> str:
         """Returns the text of a stage. Raises CompileError MT0402 if the property `stages` does not contain the name

@@ -68,8 +68,7 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
     If `axis` is None, the index counts all elements of the array in row-major order: for element [1, 0] of a 2 × 3
     array, the index is 3.
     """
-    found = np.argmax(_best(row, x, axis), axis=axis, keepdims=keepdims)
-    return np.asarray(found).astype(np.int64)
+    return np.asarray(np.argmax(_best(row, x, axis), axis=axis, keepdims=keepdims), np.int64)
 
 
 def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:

@@ -92,8 +92,7 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
         ensure(len(node.shape) == len(first), "MT0201", message)
         for extent, wanted in zip(node.shape, first):
             t.require(extent, "==", wanted, "MT0201", message)
-        index = tuple(along(k + 1, e) for k, e in enumerate(first))
-        rows.append(t.nodes.view(node, (ONE, *first), index))
+        rows.append(t.nodes.view(node, (ONE, *first), tuple(along(k + 1, e) for k, e in enumerate(first))))
     return t.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
 
 

@@ -322,8 +322,7 @@ def reduce_type(op: str, x: Node, axes: tuple[int, ...]) -> tuple[DType, Shape]:
     require(op not in POSITIONS or len(axes) == 1, f"{op} over one axis")
     require(x.dtype.kind in row.accepts, f"{op} of {x.dtype}")
     require(x.dtype == x.dtype.compute, f"{op} computes in {x.dtype}")
-    shape = tuple(e for k, e in enumerate(x.shape) if k not in axes)
-    return (i64 if op in POSITIONS else x.dtype), shape
+    return (i64 if op in POSITIONS else x.dtype), tuple(e for k, e in enumerate(x.shape) if k not in axes)
 
 
 def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:

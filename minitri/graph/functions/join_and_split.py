@@ -50,8 +50,7 @@ def flatten(t: Typer, x: Array, start_dim: Value, end_dim: Value) -> Array:
     """
     first, last = (as_axis(axis, max(x.rank, 1)) for axis in (start_dim, end_dim))
     ensure(first <= last, "MT0204", f"flatten from axis {first} to axis {last}, which stands before it")
-    joined = product(x.shape[first : last + 1])
-    return reshape(t, x, (*x.shape[:first], joined, *x.shape[last + 1 :]))
+    return reshape(t, x, (*x.shape[:first], product(x.shape[first : last + 1]), *x.shape[last + 1 :]))
 
 
 # ---- several arrays as one -------------------------------------------------------------------
