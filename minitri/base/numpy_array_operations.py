@@ -31,8 +31,7 @@ def cast(x: Any, dtype: DType) -> Any:
         return x != 0
     is_float = x.dtype.kind == "f" or x.dtype.name == "bfloat16"
     if dtype.is_integer and is_float:
-        wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
-        return float_to_int(wide, dtype.numpy)
+        return float_to_int(x if x.dtype.itemsize >= 4 else x.astype(np.float32), dtype.numpy)
     if dtype.name == "bf16" and not is_float:
         x = x.astype(np.float32)
     return x.astype(dtype.numpy)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Annotated, Union
 
-from minitri.base.diagnostics import CompileError, ensure
+from minitri.base.diagnostics import CompileError
 from minitri.base.dims import ONE, ZERO, Dim
 from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
@@ -342,6 +342,14 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
     require(unlike <= {axis}, "concat of unlike shapes")
     total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
     return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
+
+
+# The twin of `ensure` in base/diagnostics.py. It stands here because it runs for every program: who reads how a right
+# program is compiled needs no file about error messages (tests/reading_list.py).
+def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
+    """Raises a CompileError with this code, message, help and span unless `holds` is true."""
+    if not holds:
+        raise CompileError(code, message, span, help=help)
 
 
 def require(holds: bool, rule: str) -> None:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, ensure, misspelt
+from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
 from minitri.base.spans import Span
 from minitri.base.toml_tables import table_beside
@@ -99,11 +99,12 @@ def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[
         if parameter not in plain:
             known = [*plain, *(a for a, p in KEYWORD_ALIASES.items() if p in plain)]
             raise misspelt("MT0102", f"{name} has no argument", key, known, help)
-        ensure(parameter not in bound, "MT0102", f"{name} got `{parameter}` twice", help)
+        if parameter in bound:
+            raise CompileError("MT0102", f"{name} got `{parameter}` twice", help=help)
         bound[parameter] = given
     for parameter, default in zip(plain, signature.values()):
-        is_given = default is not REQUIRED or parameter in bound
-        ensure(is_given, "MT0102", f"{name} needs its argument `{parameter}`", help)
+        if default is REQUIRED and parameter not in bound:
+            raise CompileError("MT0102", f"{name} needs its argument `{parameter}`", help=help)
     return bound
 
 
