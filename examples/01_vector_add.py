@@ -26,8 +26,7 @@ from common import agree, flags, gpu, normal, program, rate, stages
 import minitri as mt
 from minitri.kernels.ir import Mask, Store
 from minitri.profile import time_call
-from minitri.tiles.ir import Program as TileProgram
-from minitri.tiles.ir import lane_number
+from minitri.tiles.ir import Program as TileProgram, lane_number
 
 SMALL, BLOCK, LARGE = 7, 3, 2**24
 

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, together
+from minitri.base.diagnostics import CompileError, ensure, together
 from minitri.base.resource_limits import using
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.base.types import DType
@@ -62,9 +62,8 @@ def compile(
     a type, as in `entry="f32[N]"`, the program's parameter `entry` has this type. Raises ParseError for a text that is
     not in the language, and CompileError for any other error in the program.
     """
-    if not isinstance(text, (str, Path)):
-        message = f"a program is a text or a path, not {type(text).__name__}"
-        raise CompileError("MT0003", message, help="`@mt.jit` compiles functions")
+    message = f"a program is a text or a path, not {type(text).__name__}"
+    ensure(isinstance(text, (str, Path)), "MT0003", message, "`@mt.jit` compiles functions")
     is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
     text, path = (read_source(Path(text)), str(text)) if is_path else (str(text), "")
     settings: dict[str, Any] = {
@@ -127,8 +126,7 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
 
     The arguments determine the types of the parameters.
     """
-    if not isinstance(text, str):
-        raise CompileError("MT0003", f"an expression is a text, not {type(text).__name__}")
+    ensure(isinstance(text, str), "MT0003", f"an expression is a text, not {type(text).__name__}")
     return Program(program_forms.parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)
 
 

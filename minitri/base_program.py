@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, listed, misspelt, printable
+from minitri.base.diagnostics import CompileError, ensure, listed, misspelt, printable
 from minitri.base.lru_cache import Recent
 from minitri.base.resource_limits import current
 from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
@@ -180,9 +180,8 @@ def checked(options: Options) -> Options:
     """Returns the given options unchanged. Raises CompileError MT0404 if the given options are not an object of the
     class `Options`.
     """
-    if not isinstance(options, Options):
-        help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
-        raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
+    message = f"options are `mt.Options`, not {type(options).__name__}"
+    ensure(isinstance(options, Options), "MT0404", message, 'write `mt.Options(blocks={"i": 64}, warps=8)`')
     return options
 
 
@@ -190,9 +189,8 @@ def check_effort(effort: str) -> str:
     """Returns the given effort unchanged. Raises CompileError MT0404 if the text is not the name of an effort, such as
     "quick".
     """
-    if effort not in EFFORTS:
-        help = f"write one of {', '.join(EFFORTS)}"
-        raise CompileError("MT0404", f"effort cannot be {str(effort)[:40]!r}", help=help)
+    help = f"write one of {', '.join(EFFORTS)}"
+    ensure(effort in EFFORTS, "MT0404", f"effort cannot be {str(effort)[:40]!r}", help)
     return effort
 
 

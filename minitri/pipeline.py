@@ -29,7 +29,7 @@ from minitri.base import pass_logs
 from minitri.base.diagnostics import CompileError, misspelt
 from minitri.base.dims import Dim
 from minitri.base.nodes import Record
-from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
+from minitri.base.resource_limits import Limits, check_limit, check_time, current, timed, using
 from minitri.graph import lower_ast, rewrite
 from minitri.graph.parameter_binding import Instance
 from minitri.graph.text import format_graph
@@ -48,7 +48,6 @@ from minitri.tiles.schedule import INTERPRETER, Options, Schedule, check_axes, c
 from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import compiled_stages, emit, source
-from minitri.triton.emit import EmittedKernel
 from minitri.triton.workarounds.loops import hide_starts, settle
 
 PASS_TABLE = "minitri.optimize.pass_table"  # the module with the table of optimisations
@@ -183,14 +182,13 @@ def targeted(programs: Programs, context: Context) -> Programs:
     return programs.map(lambda p: hide_starts(settle(p)))
 
 
-def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
+def emitted(programs: Programs, context: Context) -> list[emit.EmittedKernel]:
     """Returns the Triton source of each kernel. Raises CompileError MT0401 if the source is too long."""
-    made: list[EmittedKernel] = []
+    made: list[emit.EmittedKernel] = []
     for program in programs:
         check_time()
         made.append(emit.emit(program))
-        if sum(len(k.source) for k in made) > (limit := current().code):
-            raise exceeded("code", f"the generated source has more than {limit:,} characters")
+        check_limit("code", sum(len(k.source) for k in made), "the generated source has more than {limit:,} characters")
     return made
 
 
@@ -322,8 +320,7 @@ class Compilation:
     @property
     def stages(self) -> tuple[str, ...]:
         """The names of all stages; `self[name]` is the text of the stage `name`."""
-        ours = [p.stage for p in self.steps if p.stage in OUR_STAGES]
-        return (*ours, *self.context.target.stages)
+        return (*[p.stage for p in self.steps if p.stage in OUR_STAGES], *self.context.target.stages)
 
     def __getitem__(self, stage: str) -> str:
         """Returns the text of a stage. Raises CompileError MT0402 if the property `stages` does not contain the name

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from minitri.base.diagnostics import CompileError, listed
+from minitri.base.diagnostics import CompileError, ensure, listed
 from minitri.base.lru_cache import Recent
 from minitri.base.resource_limits import using
 from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
@@ -192,9 +192,8 @@ class Program(BaseProgram):
         "tile.target". Triton's interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises
         CompileError MT0402 for a stage that cannot be run.
         """
-        if stage not in RUNNABLE:
-            help = f"these do: {', '.join(RUNNABLE)}"
-            raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
+        help = f"these do: {', '.join(RUNNABLE)}"
+        ensure(stage in RUNNABLE, "MT0402", f"stage `{str(stage)[:40]}` does not run", help)
         call = self._bound(args, keywords)
         with enough():
             results = self.evaluate(stage, call)

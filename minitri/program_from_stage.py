@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from minitri.api import read_source
-from minitri.base.diagnostics import BrokenRule, CompileError, suggest
+from minitri.base.diagnostics import BrokenRule, CompileError, ensure, suggest
 from minitri.base.dims import ZERO, Dim
 from minitri.base.spans import Source, Span
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
@@ -75,8 +75,7 @@ def load(
     MT0402 for an unknown stage, and MT0003 for a file that cannot be read.
     """
     name = f"<{stage}>"
-    if not isinstance(text, (str, Path)):
-        raise CompileError("MT0003", f"a stage is a text or a path, not {type(text).__name__}")
+    ensure(isinstance(text, (str, Path)), "MT0003", f"a stage is a text or a path, not {type(text).__name__}")
     if isinstance(text, Path) or "\n" not in text:
         path = Path(text)
         text, name, stage = read_source(path), str(path), stage or path.name.removesuffix(".txt")

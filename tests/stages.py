@@ -38,8 +38,7 @@ from minitri.runtime.array_interop import ArrayView, Numbers, strided, view
 from minitri.runtime.call_binding import bind
 from minitri.tiles.schedule import Options
 from minitri.trust.check_passes import compilation
-from minitri.trust.run_stage import launchable
-from minitri.trust.run_stage import results as evaluated
+from minitri.trust.run_stage import launchable, results as evaluated
 
 CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 

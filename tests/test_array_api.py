@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracle import UNIT, Want, between, cast, exact, summed, widest
 from oracle_arrays import accumulator
 from stages import CPU_STAGES, check, program, refuses

@@ -19,8 +19,7 @@ import torch
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import items_of
-from minitri.bench import cases as table
-from minitri.bench import measure_case, run
+from minitri.bench import cases as table, measure_case, run
 from minitri.bench.alternating_timer import Calls, Pace, Run
 from minitri.bench.call_costs import Table
 from minitri.bench.cases import Case, Input, cases

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import minitri as mt
 from minitri.optimize.split_reduction import ALIGNED, BLOCK, MOST_PARTS, _length

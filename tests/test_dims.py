@@ -8,8 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import minitri as mt
 from minitri.base.dims import ZERO, Dim, Symbol, axis, size

@@ -16,16 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracle import between, cast, elementwise, exact
 from oracle_arrays import along_axis, library, matmul, reduction, running, subscript
 from stages import check, refuses
 from strategies import Case, annotation, array, cases, dtypes, laid_out, operand
 from test_operators import Rows, by_dtype, rows, types
 
-from minitri.base.operators import REDUCTIONS as TABLE
-from minitri.base.operators import SCANS
+from minitri.base.operators import REDUCTIONS as TABLE, SCANS
 from minitri.base.types import DTYPES, DType, bool_, f32
 from minitri.language import signatures
 from minitri.language.ast_dump import format_module

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from hostile import KINDS, Fault, Input, made, tried, verdict
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.lark import from_lark
 from lark import Lark
 

@@ -11,8 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import minitri as mt
 

@@ -13,8 +13,7 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from stages import SMALL, SPLITS
 
 import minitri as mt

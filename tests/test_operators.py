@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracle import accepts, elementwise, exact, meet, promote
 from stages import check, refuses
 from strategies import Case, annotation, cases, dtypes, operand, scalars

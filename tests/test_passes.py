@@ -17,8 +17,7 @@ from conftest import GOLDENS
 
 import minitri as mt
 from minitri import pipeline
-from minitri.base import dims
-from minitri.base import numpy_array_operations as numpy_arrays
+from minitri.base import dims, numpy_array_operations as numpy_arrays
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import ONE, ZERO, Dim, size
 from minitri.base.symbolic_minmax import largest, smallest

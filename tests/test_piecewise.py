@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from minitri.base.dims import Dim, Symbol, size, value
 from minitri.base.symbolic_minmax import largest, smallest, tidy, where_present

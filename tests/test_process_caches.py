@@ -11,8 +11,7 @@ import pytest
 
 import minitri as mt
 from minitri.base import json_disk_cache
-from minitri.language import ast, parser_table_cache
-from minitri.language import parser as parse
+from minitri.language import ast, parser as parse, parser_table_cache
 from minitri.language.ast_dump import format_module
 from minitri.text_io import stage_parser
 from minitri.triton.compiled_stages import Kind

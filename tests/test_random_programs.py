@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from program_coverage import CONSTRUCTS, coverage
-from program_coverage import shown as table_of
+from program_coverage import CONSTRUCTS, coverage, shown as table_of
 from stages import SPLITS
 
 from minitri.runtime.call_binding import bind

@@ -18,8 +18,7 @@ import minitri as mt
 from minitri.base.numpy_array_operations import reduce, scan
 from minitri.base.operators import OPERATORS, POSITIONS, REDUCTIONS, SCANS, neutral
 from minitri.base.types import DTYPES, DType, bool_, f32
-from minitri.graph import evaluate as graph_evaluate
-from minitri.graph import ir
+from minitri.graph import evaluate as graph_evaluate, ir
 from minitri.graph.ir import Graph, Interner, Node
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.text import parse_graph

@@ -26,10 +26,10 @@ from serving import (
     greedy_requests,
     hostile_requests,
     random_requests,
+    running as impatient,
     send,
     tried,
 )
-from serving import running as impatient
 
 from minitri.explore import serve
 from minitri.explore.compile_worker import NAME, answer

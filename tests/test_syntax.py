@@ -10,8 +10,7 @@ from types import FunctionType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from minitri.base.diagnostics import CompileError, ParseError, render
 from minitri.base.resource_limits import Limits

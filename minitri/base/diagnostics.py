@@ -288,6 +288,12 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
 
 
+def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
+    """Raises a CompileError with this code, message, help and span unless `holds` is true."""
+    if not holds:
+        raise CompileError(code, message, span, help=help)
+
+
 def misspelt(code: str, message: str, name: object, known: Iterable[str], otherwise: str) -> CompileError:
     """Returns the error for an unknown name, such as "there is no dtype `f33`" with the help "did you mean `f32`?".
 

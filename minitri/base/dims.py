@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, Union
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.nodes import Record
-from minitri.base.resource_limits import check_product, current, exceeded
+from minitri.base.resource_limits import check_limit, check_product
 
 MAX_DEPTH = 50  # levels of nested quotients, maxima, …: functions that visit these levels are recursive
 
@@ -369,8 +369,7 @@ def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     weight = 1 + sum(x.weight if isinstance(x, Pair) else 1 for x in inner)
     if depth > MAX_DEPTH:
         raise CompileError("MT0401", f"a size holds more than {MAX_DEPTH} divisions or maxima in each other")
-    if weight > current().terms:
-        raise exceeded("terms", f"a size has {weight:,} parts, the limit is {current().terms:,}")
+    check_limit("terms", weight, "a size has {count:,} parts, the limit is {limit:,}")
     return Dim({(kind(a, b, depth, weight),): 1})
 
 

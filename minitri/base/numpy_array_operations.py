@@ -31,8 +31,7 @@ def cast(x: Any, dtype: DType) -> Any:
         return x != 0
     is_float = x.dtype.kind == "f" or x.dtype.name == "bfloat16"
     if dtype.is_integer and is_float:
-        wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
-        return float_to_int(wide, dtype.numpy)
+        return float_to_int(x if x.dtype.itemsize >= 4 else x.astype(np.float32), dtype.numpy)
     if dtype.name == "bf16" and not is_float:
         x = x.astype(np.float32)
     return x.astype(dtype.numpy)
@@ -68,8 +67,7 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
     If `axis` is None, the index counts all elements of the array in row-major order: for element [1, 0] of a 2 × 3
     array, the index is 3.
     """
-    found = np.argmax(_best(row, x, axis), axis=axis, keepdims=keepdims)
-    return np.asarray(found).astype(np.int64)
+    return np.asarray(np.argmax(_best(row, x, axis), axis=axis, keepdims=keepdims), np.int64)
 
 
 def least_index(row: Reduction, x: Any, index: Any, axis: int) -> Any:

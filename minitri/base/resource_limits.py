@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import fields, replace
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, misspelt
+from minitri.base.diagnostics import CompileError, ensure, misspelt
 from minitri.base.nodes import Record
 from minitri.base.spans import Span
 
@@ -63,8 +63,8 @@ def limits(**changed: float) -> AbstractContextManager[Limits]:
     for name, value in changed.items():
         if name not in names:
             raise misspelt("MT0404", "there is no limit", name, names, f"limits are {', '.join(names)}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise CompileError("MT0404", f"the limit `{name}` must be a number above 0")
+        is_positive = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+        ensure(is_positive, "MT0404", f"the limit `{name}` must be a number above 0")
     return using(replace(_current.get(), **changed))
 
 
@@ -111,6 +111,16 @@ def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
     doubled = 2 * getattr(current(), name)
     help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"
     return CompileError("MT0401", message, span, help=help)
+
+
+def check_limit(name: str, count: int, message: str, span: Span | None = None) -> None:
+    """Raises CompileError MT0401 if `count` exceeds the limit `name`.
+
+    The argument `message` is a format string. It can contain `{count:,}` and `{limit:,}`.
+    """
+    limit = getattr(current(), name)
+    if count > limit:
+        raise exceeded(name, message.format(count=count, limit=limit), span)
 
 
 def check_product(terms: int, factors: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, ensure, suggest
 from minitri.base.dims import Dim
 from minitri.base.nodes import Record
 
@@ -163,8 +163,7 @@ def finfo(dtype: DType) -> Info:
 
     Raises CompileError MT0202 if `dtype` is not a float dtype.
     """
-    if not dtype.is_float:
-        raise CompileError("MT0202", f"finfo takes floats, not {dtype}", help="iinfo is for integers")
+    ensure(dtype.is_float, "MT0202", f"finfo takes floats, not {dtype}", "iinfo is for integers")
     known = ml_dtypes.finfo(dtype.numpy)
     facts = {name: float(getattr(known, name)) for name in ("eps", "max", "min", "smallest_normal")}
     return Info(f"finfo({dtype})", {"bits": dtype.bits, **facts, "dtype": dtype})
@@ -175,7 +174,6 @@ def iinfo(dtype: DType) -> Info:
     """Returns an `Info` about an integer dtype, with the facts bits, max, min and dtype. Raises CompileError MT0202 if
     `dtype` is not an integer dtype.
     """
-    if not dtype.is_integer:
-        raise CompileError("MT0202", f"iinfo takes integers, not {dtype}", help="finfo is for floats")
+    ensure(dtype.is_integer, "MT0202", f"iinfo takes integers, not {dtype}", "finfo is for floats")
     low, high = dtype.limits
     return Info(f"iinfo({dtype})", {"bits": dtype.bits, "max": high, "min": low, "dtype": dtype})

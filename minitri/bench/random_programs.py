@@ -30,7 +30,7 @@ from minitri.base.toml_tables import table_beside
 from minitri.bench.cases import Case, Input
 from minitri.bench.measure_case import tensor
 from minitri.bench.torch_twin import torch_twin
-from minitri.testing.statement_writer import DoesNotFit, Filled, Statement, StatementWriter, names_read
+from minitri.testing.statement_writer import DoesNotFit, Filled, Statement, StatementWriter, names_read, refuse_if
 
 TABLE = table_beside(__file__, "random_programs.toml")
 LARGEST, FLOPS, EVERYDAY = (TABLE[name] for name in ("largest", "flops", "everyday"))
@@ -175,8 +175,7 @@ class EverydayWriter(StatementWriter):
         For a factor of a matrix product, `depth` is the number of terms in each sum. The elements of the factor are
         about depth**-0.5, so that the sums are about 1.
         """
-        if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
-            raise DoesNotFit
+        refuse_if(len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"])
         name = f"{role}{len(self.arrays) + 1}"
         layouts = (*[""] * 12, "transposed", "wide rows", "every other")
         layout = self.choose(layouts) if len(shape) > 1 and role in "xy" else ""
@@ -192,8 +191,8 @@ class EverydayWriter(StatementWriter):
         if group == "totals":  # a total of many elements that are about 1
             log += math.log(max(operands[0].meta.numel() / meta.numel(), *operands[0].shape)) - 1
         log *= {"squares": 2, "cubes": 3}.get(group, 1)
-        if log > math.log(LARGEST[self.dtype]) or not 0 < meta.numel() <= 2 * self.sizes["most"] or meta.dim() > 5:
-            raise DoesNotFit
+        refuse_if(log > math.log(LARGEST[self.dtype]))
+        refuse_if(not 0 < meta.numel() <= 2 * self.sizes["most"] or meta.dim() > 5)
         return Value(meta, log)
 
     def placeholder(self, name: str, filled: Filled) -> Any:
@@ -211,8 +210,7 @@ class EverydayWriter(StatementWriter):
 
         Raises DoesNotFit if the matrix of attention scores would be too large.
         """
-        if of[-1] > 256 or math.prod(of[:-1]) * of[-2] > 2 * self.sizes["most"]:
-            raise DoesNotFit
+        refuse_if(of[-1] > 256 or math.prod(of[:-1]) * of[-2] > 2 * self.sizes["most"])
         return of
 
     def groups(self, filled: Filled, of: Shape) -> Shape:

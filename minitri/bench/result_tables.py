@@ -254,8 +254,7 @@ def _text(row: Row) -> str:
 def as_dict(row: Row) -> dict[str, Any]:
     ratios = {"best_over_minitri": row.ratio(*PEERS), "compile_over_minitri": row.ratio("compile")}
     own = row.best("minitri")
-    of_copy = row.floor / own if own and row.floor else None
-    return {**asdict(row), "ok": row.ok, **ratios, "of_copy": of_copy}
+    return {**asdict(row), "ok": row.ok, **ratios, "of_copy": row.floor / own if own and row.floor else None}
 
 
 def write_json(path: str | None, value: Mapping[str, Any]) -> None:

@@ -237,8 +237,7 @@ def bench(
     from this file and measures nothing. If neither `programs` nor `figures` is given, measures the benchmark cases in
     `cases`. Returns the exit code.
     """
-    from minitri.bench import random_run
-    from minitri.bench import run as benchmarks
+    from minitri.bench import random_run, run as benchmarks
     from minitri.bench.roofline_plot import plot_file
 
     if figures is not None:
@@ -267,8 +266,7 @@ def fuzz(
 
     Returns the exit code, which is 1 if the check of some program fails.
     """
-    from minitri.fuzz.session import Session, Summary
-    from minitri.fuzz.session import fuzz as run_session
+    from minitri.fuzz.session import Session, Summary, fuzz as run_session
 
     if replay is not None:
         return _replay(Path(replay), on, as_json)

@@ -27,7 +27,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, ensure
 from minitri.base.dims import Dim
 from minitri.base.json_child_process import serve
 from minitri.base.resource_limits import limits
@@ -110,15 +110,17 @@ def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
 
 def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
     """Checks the types of a request's fields, and fills in default values."""
-    _require(isinstance(request, dict) and isinstance(request.get("text"), str), "a request has a `text`")
+    has_text = isinstance(request, dict) and isinstance(request.get("text"), str)
+    ensure(has_text, "MT0404", "a request has a `text`")
     types, sizes = request.get("types") or {}, request.get("sizes") or {}
-    _require(isinstance(types, dict) and all(isinstance(t, str) for t in types.values()), "`types` are texts by name")
-    _require(isinstance(sizes, dict) and all(map(_size, sizes.values())), "`sizes` are integers by name")
+    are_texts = isinstance(types, dict) and all(isinstance(t, str) for t in types.values())
+    ensure(are_texts, "MT0404", "`types` are texts by name")
+    ensure(isinstance(sizes, dict) and all(map(_size, sizes.values())), "MT0404", "`sizes` are integers by name")
     reserved = next((n for n in sizes if n in RESERVED), None)
-    _require(reserved is None, f"`{reserved}` cannot have a size here; give the dimension another name")
+    ensure(reserved is None, "MT0404", f"`{reserved}` cannot have a size here; give the dimension another name")
     entry, target = request.get("entry"), request.get("target") or "cuda:90"
-    _require(entry is None or isinstance(entry, str), "`entry` is the name of a function")
-    _require(isinstance(target, str), "`target` is a text, as in cuda:90")
+    ensure(entry is None or isinstance(entry, str), "MT0404", "`entry` is the name of a function")
+    ensure(isinstance(target, str), "MT0404", "`target` is a text, as in cuda:90")
     sizes = {name: tuple(v) if isinstance(v, list) else v for name, v in sizes.items()}
     return {"text": request["text"], "types": types, "sizes": sizes, "entry": entry, "target": target,
             "all": request.get("all") is True}  # fmt: skip
@@ -127,11 +129,6 @@ def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
 def _size(value: Any) -> bool:
     axes = value if isinstance(value, list) else [value]
     return len(axes) <= 16 and all(isinstance(n, int) and not isinstance(n, bool) for n in axes)
-
-
-def _require(held: bool, message: str) -> None:
-    if not held:
-        raise CompileError("MT0404", message)
 
 
 # ---- the process ---------------------------------------------------------------------------

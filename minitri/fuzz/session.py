@@ -183,5 +183,4 @@ def _answer(worker: Child, seed: int) -> Answer:
 
 
 def _failure(worker: Child, seed: int, kind: str, said: str) -> Answer:
-    last = worker.end().strip().splitlines()[:20]
-    return {"seed": seed, "kind": kind, "said": "\n".join([said, *last])}
+    return {"seed": seed, "kind": kind, "said": "\n".join([said, *worker.end().strip().splitlines()[:20]])}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, ensure
 from minitri.base.dims import ONE, Dim, Symbol
 from minitri.base.nodes import Record
 from minitri.base.resource_limits import MAX_RANK
@@ -89,12 +89,10 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
     rows: list[Node] = []
     for node in nodes:
         message = f"the items of a list have one shape, not {shown(first)} and {shown(node.shape)}"
-        if len(node.shape) != len(first):
-            raise CompileError("MT0201", message)
+        ensure(len(node.shape) == len(first), "MT0201", message)
         for extent, wanted in zip(node.shape, first):
             t.require(extent, "==", wanted, "MT0201", message)
-        index = tuple(along(k + 1, e) for k, e in enumerate(first))
-        rows.append(t.nodes.view(node, (ONE, *first), index))
+        rows.append(t.nodes.view(node, (ONE, *first), tuple(along(k + 1, e) for k, e in enumerate(first))))
     return t.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
 
 
@@ -105,8 +103,8 @@ def leaves(items: tuple[Value, ...]) -> list[Value]:
     """
     found: list[Value] = list(items)
     for _ in range(MAX_RANK):
-        if not found or () in [v for v in found if isinstance(v, tuple)]:
-            raise CompileError("MT0205", "an empty list is no array", help="write `zeros(0)`, or `zeros(0, dtype=i64)`")
+        is_empty = not found or () in [v for v in found if isinstance(v, tuple)]
+        ensure(not is_empty, "MT0205", "an empty list is no array", "write `zeros(0)`, or `zeros(0, dtype=i64)`")
         if not any(isinstance(v, tuple) for v in found):
             return found
         found = [leaf for v in found for leaf in items_of(v)]

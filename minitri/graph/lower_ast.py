@@ -25,7 +25,7 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, together
 from minitri.base.dims import Dim
 from minitri.base.operators import BY_SYMBOL
-from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
+from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_limit, check_time
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, f64, items_of
 from minitri.graph import parameter_binding, partial_evaluation
@@ -233,8 +233,7 @@ class _Builder(Interpreter):
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds the source range of an expression to the nodes that the expression created."""
         nodes = self.typer.nodes.made
-        if len(nodes) > (limit := current().operations):
-            raise exceeded("operations", f"the program has more than {limit:,} operations", self.site or span)
+        check_limit("operations", len(nodes), "the program has more than {limit:,} operations", self.site or span)
         # `made` nodes existed before the expression was evaluated. A node that was created in the body of a called
         # function has several spans: first the expression in the body, later the call.
         placed = dict.fromkeys(nodes[made:])
@@ -325,8 +324,8 @@ def _check_size(shape: Shape, span: Span) -> None:
     message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
     ensure(len(shape) <= MAX_RANK, "MT0401", message, "reshape it to fewer axes", span)
     known = [e.constant for e in shape if e.constant is not None]  # unknown sizes are ignored
-    if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
-        raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
+    fits = max(known, default=0) <= MAX_ELEMENTS and (0 in known or math.prod(known) <= MAX_ELEMENTS)
+    ensure(fits, "MT0401", "this has more elements than 64 bits can number", "take smaller sizes", span)
 
 
 def _written(node: ast.Expr) -> str:

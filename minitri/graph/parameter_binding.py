@@ -75,9 +75,8 @@ def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
             sizes[node.id] = tuple(size(f"{node.id}{k}") for k in range(packs.get(node.id, 1)))
     for name, axes in list(sizes.items()):
         clash = next((str(a) for a in axes if str(a) in sizes), None) if isinstance(axes, tuple) else None
-        if clash:
-            message = f"the axes of `*{name}` are called {name}0, {name}1, …, and `{clash}` is a dimension too"
-            raise CompileError("MT0104", message, function.span, help="rename one of the two")
+        message = f"the axes of `*{name}` are called {name}0, {name}1, …, and `{clash}` is a dimension too"
+        ensure(clash is None, "MT0104", message, "rename one of the two", function.span)
     return sizes
 
 

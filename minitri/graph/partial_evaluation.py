@@ -18,7 +18,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import ONE, Dim, product, sign
 from minitri.base.operators import BY_SYMBOL, OPERATORS
-from minitri.base.resource_limits import MAX_BITS, current, exceeded
+from minitri.base.resource_limits import MAX_BITS, check_limit
 from minitri.base.types import DType, Info, ListValue, i64
 from minitri.graph.functions import indexing, views
 from minitri.graph.literals import Power, names_in, require_power_fits
@@ -208,13 +208,12 @@ def check_length(value: tuple[Value, ...]) -> None:
 
     For example, each repetition of the line `s = (s, s)` doubles the number of items.
     """
-    most, count = current().operations, 0
+    count = 0
     stack: list[Value] = [value]
     while stack:
         item = stack.pop()
         count += 1
-        if count > most:
-            raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
+        check_limit("operations", count, "a tuple has more than {limit:,} items, those of the tuples in it counted")
         stack.extend(item if isinstance(item, tuple) else ())
 
 

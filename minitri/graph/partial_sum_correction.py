@@ -55,6 +55,12 @@ class Refused(Exception):
     """The exception for a partial sum that minitri cannot correct. The message of the exception names the reason."""
 
 
+def refuse_if(fails: bool, reason: str) -> None:
+    """Raises Refused with this reason if `fails` is true."""
+    if fails:
+        raise Refused(reason)
+
+
 class Terms(Generic[E]):
     """The interface through which the function `transport` reads the expression inside a sum. One subclass of `Terms`
     reads expressions of graphs, and another subclass reads expressions of kernels. In the expressions, each broadcast
@@ -138,16 +144,13 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
     Raises Refused if no correction of the partial sum is known.
     """
     ops = {n.op for n in needs}
-    if not needs:
-        raise Refused("it follows no other reduction")
+    refuse_if(not needs, "it follows no other reduction")
     if others := sorted(ops - {"max", "sum"}):
         raise Refused(f"it follows a reduce.{others[0]}, and only a running maximum or mean is safe")
     if ops == {"sum"}:
         return _shift(terms, root, needs)
-    if "sum" in ops:
-        raise Refused("it follows a maximum and a sum")
-    if len(needs) > 1:
-        raise Refused("it follows two maxima")
+    refuse_if("sum" in ops, "it follows a maximum and a sum")
+    refuse_if(len(needs) > 1, "it follows two maxima")
     return Rescale(needs[0], tuple(_shifts(terms, root, needs[0])))
 
 
@@ -187,13 +190,10 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
     """Returns the expression that an exponent subtracts: `h` for the exponent `x - h`."""
     name, operands = terms.look(exponent)
-    if name != "subtract":
-        raise Refused("the exponent is not a difference from the maximum")
+    refuse_if(name != "subtract", "the exponent is not a difference from the maximum")
     x, h = operands
-    if x != y.x:  # y must be the maximum of x
-        raise Refused("the exponent shifts something else than what the maximum is of")
-    if terms.varies(h) or not _is_maximum(terms, h, y):
-        raise Refused("the exponent subtracts something else than the maximum")
+    refuse_if(x != y.x, "the exponent shifts something else than what the maximum is of")  # y must be the maximum of x
+    refuse_if(terms.varies(h) or not _is_maximum(terms, h, y), "the exponent subtracts something else than the maximum")
     return h
 
 
@@ -222,21 +222,18 @@ def _shift(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Shift[E]:
         case (name, _):
             raise Refused(f"{name or 'the value'} of a running mean has no transport, only a square has")
     first, second = (_deviation(terms, f, needs) for f in factors)
-    if first[1] != second[1]:
-        raise Refused("one deviation is from the mean, the other towards it")
+    refuse_if(first[1] != second[1], "one deviation is from the mean, the other towards it")
     return Shift((first[0], second[0]))
 
 
 def _deviation(terms: Terms[E], d: E, needs: Sequence[Reduced[E]]) -> tuple[Mean[E], bool]:
     """Returns the mean in `x - mean` or `mean - x`, and True for `x - mean`."""
     name, operands = terms.look(d)
-    if name != "subtract":
-        raise Refused("a factor is not a deviation from a mean")
+    refuse_if(name != "subtract", "a factor is not a deviation from a mean")
     for (x, mean), away in ((operands, True), (operands[::-1], False)):
         kind, parts = terms.look(mean)
         y = next((n for n in needs if kind == "divide" and n.y == parts[0]), None)
         if y is not None and terms.is_count(parts[1]):
-            if x != y.x:
-                raise Refused("the deviation is of something else than what the mean is of")
+            refuse_if(x != y.x, "the deviation is of something else than what the mean is of")
             return Mean(y, mean), away
     raise Refused("a factor is not a deviation from a mean of the same elements")

@@ -51,8 +51,7 @@ def rebuild(graph: Graph, make: Make) -> Graph:
         new[node] = make(interner, node, tuple(new[o] for o in children(node)))
         for made in (*interner.made[before:], new[node]):
             spans[made] = _merged(spans.get(made, ()), interner.place)
-    outputs = tuple(new[o] for o in graph.outputs)
-    made = Graph(graph.name, inputs, outputs, graph.conditions, spans)
+    made = Graph(graph.name, inputs, tuple(new[o] for o in graph.outputs), graph.conditions, spans)
     _inherit(graph, new, {*made.nodes(), *inputs}, spans)
     return made
 

@@ -37,8 +37,7 @@ from minitri.graph import ir, verify
 from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
 from minitri.graph.typing_rules import require
 from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_identifier, read_text
-from minitri.text_io.stage_parser import Line, Mistake, Param, read, reading
-from minitri.text_io.stage_parser import Node as Syntax
+from minitri.text_io.stage_parser import Line, Mistake, Node as Syntax, Param, expect, read, reading
 from minitri.text_io.templates import LineReader, fields_of, templates
 
 AXIS = re.compile(r"d\d+")
@@ -159,8 +158,7 @@ def read_input_type(p: Param, names: Names) -> tuple[DType, Shape, bool]:
     Declares every dimension that the shape names, such as M and N.
     """
     if p.dims is None:
-        if p.type.parts[0].name != "float":
-            raise Mistake(p.type, "a parameter is an array, as in f32[M, N], or a float")
+        expect(p.type.parts[0].name == "float", p.type, "a parameter is an array, as in f32[M, N], or a float")
         return f64, (), True
     for e in p.dims:
         names.declare(e)
@@ -186,8 +184,7 @@ class _Reader(LineReader[Node]):
 
     def _input(self, p: Param) -> Input:
         name = read_identifier(p.name, self.values)
-        if p.strides is not None:
-            raise Mistake(p, "the inputs of a graph have no strides")
+        expect(p.strides is None, p, "the inputs of a graph have no strides")
         dtype, shape, scalar = read_input_type(p, self.sizes)
         node = self.values[name] = self.nodes.input(name, dtype, shape, scalar)
         self.spans[node] = (Span(self.source, p.start, p.end),)

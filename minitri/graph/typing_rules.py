@@ -322,8 +322,7 @@ def reduce_type(op: str, x: Node, axes: tuple[int, ...]) -> tuple[DType, Shape]:
     require(op not in POSITIONS or len(axes) == 1, f"{op} over one axis")
     require(x.dtype.kind in row.accepts, f"{op} of {x.dtype}")
     require(x.dtype == x.dtype.compute, f"{op} computes in {x.dtype}")
-    shape = tuple(e for k, e in enumerate(x.shape) if k not in axes)
-    return (i64 if op in POSITIONS else x.dtype), shape
+    return (i64 if op in POSITIONS else x.dtype), tuple(e for k, e in enumerate(x.shape) if k not in axes)
 
 
 def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
@@ -345,6 +344,8 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
     return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
 
 
+# The twin of `ensure` in base/diagnostics.py. It stands here because it runs for every program: who reads how a right
+# program is compiled needs no file about error messages (tests/reading_list.py).
 def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
     """Raises a CompileError with this code, message, help and span unless `holds` is true."""
     if not holds:

@@ -28,8 +28,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from minitri.base.nodes import Record
-from minitri.hardware.targets import ARCHITECTURES, Target
-from minitri.hardware.targets import CHIPS as ROWS
+from minitri.hardware.targets import ARCHITECTURES, CHIPS as ROWS, Target
 
 SECTOR = 32  # bytes of memory that a GPU loads or stores at once
 
@@ -76,8 +75,7 @@ def _limits(target: Target) -> dict[str, int]:
 def shared_bytes(target: Target) -> int | None:
     """Returns how many bytes of shared memory one thread block can use at most, or None if the limit is not known."""
     # The local memory (LDS) of a workgroup on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
-    usual = 64 * KIB if target.kind == "hip" else None
-    return _limits(target).get("shared", usual)
+    return _limits(target).get("shared", 64 * KIB if target.kind == "hip" else None)
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:

@@ -320,8 +320,7 @@ class Indexing:
         """Returns the index at which a gather reads, and guards (conditions) that keep this index inside the array."""
         picks = {Symbol(f"@{k}", "value"): dims.value(self._pick_name(p, demand)) for k, p in enumerate(node.picks)}
         where = self.mapped(node.index, demand.index, demand.guards, picks)
-        inside = self.ranges.open_guards(gather_guards(node, where))
-        return where, inside
+        return where, self.ranges.open_guards(gather_guards(node, where))
 
     def _pick_name(self, p: Node, demand: Demand) -> str:
         """Returns the name of the symbol for a computed index of a gather."""

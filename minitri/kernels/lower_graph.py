@@ -22,8 +22,7 @@ from minitri.base.operators import OPERATORS, fill_value, neutral
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
 from minitri.base.types import DType, bool_
-from minitri.graph import ir as graph_ir
-from minitri.graph import rewrite
+from minitri.graph import ir as graph_ir, rewrite
 from minitri.graph.ir import MAX_SPANS, Graph, Interner, Layouts, Node, allows, contiguous, postorder
 from minitri.kernels import ir
 from minitri.kernels.demand import COMPUTE, Demand, Indexing, NotOneKernel, plain_axis

@@ -14,8 +14,7 @@ from itertools import permutations
 from typing import Any
 
 from minitri.base.diagnostics import suggest
-from minitri.base.dims import Dim, Symbol
-from minitri.base.dims import axis as axis_dim
+from minitri.base.dims import Dim, Symbol, axis as axis_dim
 from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
 from minitri.base.types import f64
@@ -24,7 +23,7 @@ from minitri.graph.text import join, read_condition, read_input_type
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Dot, Kernel, Mask, Op, Plan, Store
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
 from minitri.text_io.read_expressions import Names, read_dtype, read_identifier
-from minitri.text_io.stage_parser import Line, Mistake, Node, Param, read, reading
+from minitri.text_io.stage_parser import Line, Mistake, Node, Param, expect, read, reading
 from minitri.text_io.templates import LineReader
 
 _LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+)(?: -> (\w+))?: (.+) \((saves|costs) (.+) bytes\)")
@@ -70,8 +69,7 @@ def _input(p: Param, names: Names) -> Buffer:
 def _strides(p: Param, shape: tuple[Dim, ...], names: Names) -> tuple[Dim, ...]:
     if p.strides is None:
         return contiguous(shape)
-    if len(p.strides) != len(shape):
-        raise Mistake(p, f"`{p.name.name}` has {len(shape)} axes and {len(p.strides)} strides")
+    expect(len(p.strides) == len(shape), p, f"`{p.name.name}` has {len(shape)} axes and {len(p.strides)} strides")
     return names.of_sizes.dims(p.strides)
 
 
@@ -95,16 +93,13 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
     found: Buffers = {}
     for p in params:
         name, rank = read_identifier(p.name), len(p.dims or ())
-        if (name, rank) in found:
-            raise Mistake(p.name, f"`{name}` is there already with as many axes")
+        expect((name, rank) not in found, p.name, f"`{name}` is there already with as many axes")
         if name not in whole:
             raise Mistake(p.name, f"the plan has no array `{name}`", suggest(name, whole))
         b, seen = whole[name], read_buffer(p, p.role, names)
-        if (b.dtype, b.role) != (seen.dtype, seen.role):
-            raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
-        empty = 0 in b.shape and 0 in seen.shape
-        if not empty and _merged_axes(b) != _merged_axes(seen):
-            raise Mistake(p, f"this is not how `{name}` lies in memory", "its axes may be merged or divided, no more")
+        expect((b.dtype, b.role) == (seen.dtype, seen.role), p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
+        fits = 0 in b.shape and 0 in seen.shape or _merged_axes(b) == _merged_axes(seen)
+        expect(fits, p, f"this is not how `{name}` lies in memory", "its axes may be merged or divided, no more")
         found[name, rank] = seen
     return found
 
@@ -147,8 +142,7 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
     """Parses the name and the extent of an axis. The name must differ from the names of the axes that were parsed
     earlier (`before`).
     """
-    if e.name in (a.name for a in before):
-        raise Mistake(e, f"there are two axes `{e.name[:40]}`")
+    expect(e.name not in (a.name for a in before), e, f"there are two axes `{e.name[:40]}`")
     if not AXIS.fullmatch(e.name) or e.name.endswith(("_lane", "_start")):
         help = "names of axes are i j k l h g f e, and r s t u v w for those that are reduced"
         raise Mistake(e, f"an axis cannot be called `{e.name[:40]}`", help)
@@ -224,8 +218,7 @@ class Body(LineReader[Op]):
 
     def _op_fields(self, line: Line, cls: type[Op], found: dict[str, Any]) -> dict[str, Any]:
         """Converts the parsed fields of a line to the fields of its op."""
-        if self.picks and cls is Store:
-            raise Mistake(line, "the place of a store depends on axes alone")
+        expect(not self.picks or cls is not Store, line, "the place of a store depends on axes alone")
         if self.picks:
             found["picks"] = tuple(self.picks.items())
         if "element" in found:
@@ -234,16 +227,14 @@ class Body(LineReader[Op]):
                 found["mask"] = Mask(found.pop("tested", ()), found.pop("reasons", ()))
         if cls is Dot:
             found["tile"] = found.get("tile") or usual_tile(found["a"], found["b"], found["over"])
-            if found["tile"] is None or len(found["tile"]) != 2:
-                raise Mistake(line, "this product needs its two axes", "write `tile = [i, j]`")
+            expect(len(found["tile"] or ()) == 2, line, "this product needs its two axes", "write `tile = [i, j]`")
         return found
 
     def _pick(self, e: Node) -> Dim | None:
         op = self.values.get(e.name)
         if op is None:
             return None
-        if not op.dtype.is_integer:
-            raise Mistake(e, f"`{e.name}` is {op.dtype}: only integers can be in an index")
+        expect(op.dtype.is_integer, e, f"`{e.name}` is {op.dtype}: only integers can be in an index")
         # With four digits, terms sort in the same order as in kernels/demand.py.
         symbol = Symbol(f"p{int(e.name[1:]):04}", "value")
         self.picks[symbol] = op
@@ -277,8 +268,7 @@ class Body(LineReader[Op]):
         return self._element(e, "output", "temporary")
 
     def _element(self, e: Node, *roles: str) -> tuple[Buffer, tuple[Dim, ...]]:
-        if e.kind != "element":
-            raise Mistake(e, "an element is written as in x[i, j]")
+        expect(e.kind == "element", e, "an element is written as in x[i, j]")
         name, index = e.parts
         return self._buffer(name, len(index), *roles), self.names.dims(index)
 

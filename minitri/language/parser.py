@@ -32,7 +32,7 @@ from pathlib import Path
 from string import ascii_letters
 from typing import Any, Literal
 
-from minitri.base.resource_limits import current, exceeded
+from minitri.base.resource_limits import check_limit, current
 from minitri.base.spans import Source, Span
 from minitri.language import syntax_errors as errors
 from minitri.language.annotations import Type, read_type
@@ -130,9 +130,8 @@ def _lark() -> Any:
 
 def check_text(source: Source, start: int, end: int) -> None:
     """Raises an error for a text that is too long, or that contains a NUL or a surrogate character."""
-    if end - start > (limit := current().source):
-        message = f"the text has {end - start:,} characters, the limit is {limit:,}"
-        raise exceeded("source", message, Span(source, start, start + 1))
+    message = "the text has {count:,} characters, the limit is {limit:,}"
+    check_limit("source", end - start, message, Span(source, start, start + 1))
     if bad := re.compile("[\0\ud800-\udfff]").search(source.text, start, end):
         raise errors.mistake("not_a_character", Span(source, *bad.span()), code=f"{ord(bad.group()):04X}")
 
@@ -171,8 +170,8 @@ def _word(source: Source, token: Any) -> Word:
         _check_string(word)
     elif word.type == "NAME" and keyword.iskeyword(text):
         return Word(word.span, "KEYWORD", text)
-    elif word.type == "NAME" and len(text) > (limit := current().name):
-        raise exceeded("name", f"a name has {len(text):,} characters, the limit is {limit:,}", word.span)
+    elif word.type == "NAME":
+        check_limit("name", len(text), "a name has {count:,} characters, the limit is {limit:,}", word.span)
     return word
 
 
@@ -212,8 +211,7 @@ def _track(brackets: list[Word], word: Word) -> None:
     """Updates the stack of open brackets, or raises ParseError for an unmatched closing bracket."""
     if word.text in errors.CLOSES:
         brackets.append(word)
-        if len(brackets) > (limit := current().nesting):
-            raise exceeded("nesting", f"more than {limit:,} brackets are open here", word.span)
+        check_limit("nesting", len(brackets), "more than {limit:,} brackets are open here", word.span)
     elif word.type in ("RPAR", "RSQB"):
         if not brackets:
             raise errors.mistake("closes_nothing", word.span, bracket=word.text).write(word.span, "")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base import numpy_array_operations
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, ensure
 from minitri.base.nodes import Record
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i64, promote
@@ -121,8 +121,8 @@ def elementwise(name: str, values: Sequence[Value]) -> Array:
     promoted, weak = meet(values[1:] if row.operands == "where" else values)
     dtype = row.operand_dtype(promoted)
     dtype = f64 if weak and dtype == f32 else dtype
-    if len(values) != row.arity or dtype.kind not in row.accepts:
-        raise CompileError("MT0202", f"{name} does not take {len(values)} operands of {dtype}")
+    is_accepted = len(values) == row.arity and dtype.kind in row.accepts
+    ensure(is_accepted, "MT0202", f"{name} does not take {len(values)} operands of {dtype}")
     choice = row.operands == "where"
 
     def applied(dtype: DType) -> Any:

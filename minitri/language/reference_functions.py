@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base import numpy_array_operations
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import ensure
 from minitri.base.operators import REDUCTIONS, SCANS, Reduction
 from minitri.base.types import KINDS, DType, bool_, f32, f64, finfo, i64, iinfo, items_of, promote, u64
 from minitri.language import reference_arrays as lifted
@@ -148,8 +148,7 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     """Replaces each index out of range by the index of a nan or 0 that is appended to the data."""
     i = array(index).data
-    if i.dtype.kind not in "iu":
-        raise CompileError("MT0206", f"an index must be an integer, not {array(index).dtype}")
+    ensure(i.dtype.kind in "iu", "MT0206", f"an index must be an integer, not {array(index).dtype}")
     extent = data.shape[axis]
     inside = (i >= -extent) & (i < extent)
     widths = [(0, int(k == axis)) for k in range(data.ndim)]

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import Edit
-from minitri.base.resource_limits import current, exceeded
+from minitri.base.resource_limits import check_limit
 from minitri.base.spans import Span
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
@@ -225,8 +225,7 @@ def checked_value(root: ast.Expr) -> ast.Expr:
 
 def read_number(word: ast.Word) -> int | float:
     text = word.text
-    if len(text) > (limit := current().digits):
-        raise exceeded("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
+    check_limit("digits", len(text), "a number has {count:,} digits, the limit is {limit:,}", word.span)
     plain = text.rstrip("jJ")
     try:
         value = float(plain) if re.match(r"[0-9_]*[.eE]", plain) else int(plain, 0)

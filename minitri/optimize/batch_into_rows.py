@@ -70,12 +70,8 @@ def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
     sizes = node.shape[-2 - _shared(node) : -1]
     rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
     # 45 products of 32 rows need 45 tiles of 128 rows, but one product of 45 * 32 rows needs only 12
-    if products < 2 or products * _in_tiles(rows) <= _in_tiles(rows * products) or is_converted(node):
+    tiles, tiles_as_one = products * -(-rows // ROWS), -(-rows * products // ROWS)
+    if products < 2 or tiles <= tiles_as_one or is_converted(node):
         return False
     # a loop that holds all columns could also compute the reductions that the first factor needs over the depth
     return int(node.shape[-1]) > MAX_HELD or not GraphTerms(node.a, (node.rank - 1,), permuted=True).needs()
-
-
-def _in_tiles(rows: int) -> int:
-    """Rounds a number of rows up to whole tiles."""
-    return -(-rows // ROWS) * ROWS

@@ -27,8 +27,7 @@ from minitri.base.types import DType, bf16, f16, f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, Reduce, Scan, axis, viewed
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
-from minitri.optimize import dequantised_product_cost
-from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT
+from minitri.optimize.dequantised_product_cost import MOST, PART, UNIT, choose, is_converted
 from minitri.optimize.product_cost import PACES, Choice, cheapest, kind_of
 from minitri.optimize.split_kv import loops
 from minitri.optimize.two_step_reductions import Halves, contract_in_parts, made_of, padded, parts_of, split
@@ -61,8 +60,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
     step = STEP // node.a.dtype.bytes
-    if dequantised_product_cost.is_converted(node):
-        parts, step = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts, UNIT
+    if is_converted(node):
+        parts, step = choose(chip, math.prod(batch), m, n, depth).parts, UNIT
     elif alone and (node.a.dtype == f32 or node.a.dtype in (f16, bf16) and m > FEW_ROWS):
         parts = fastest(chip, node.precision, node.a.dtype, math.prod(batch), m, n, depth).parts
     else:
@@ -75,8 +74,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     a = padded(i, node.a, node.rank - 1, parts * length - depth, 0.0)
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
-    partial = contract_in_parts(i, node, rows, parts, length)
-    return i.reduce("sum", partial, (lead,)), parts, length
+    return i.reduce("sum", contract_in_parts(i, node, rows, parts, length), (lead,)), parts, length
 
 
 def fastest(chip: Chip, precision: str, dtype: DType, *sizes: int) -> Choice:

@@ -191,8 +191,7 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: 
     """Splits the summed axis K of the product [*B, M, K] x [*B, K, N] into parts. Returns the product of each part:
     [*B, part, M, length] x [*B, part, length, N]. The factor `a` is already divided into parts.
     """
-    b = in_parts(i, node.b, node.rank - 2, parts, length, 0.0)
-    return i.contract(a, b, node.precision)
+    return i.contract(a, in_parts(i, node.b, node.rank - 2, parts, length, 0.0), node.precision)
 
 
 def made_of(root: Node) -> list[Node]:

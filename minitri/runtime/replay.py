@@ -19,7 +19,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import ensure
 from minitri.base.lru_cache import Recent
 from minitri.base.types import DType
 from minitri.runtime.call_binding import Call
@@ -201,9 +201,8 @@ class Captured(Bound):
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
-        if call.device == "cpu":
-            help = "pass CUDA tensors; `bind` makes a handle for arrays on a CPU"
-            raise CompileError("MT0305", "only calls on a GPU can be captured", help=help)
+        help = "pass CUDA tensors; `bind` makes a handle for arrays on a CPU"
+        ensure(call.device != "cpu", "MT0305", "only calls on a GPU can be captured", help)
         import torch
 
         super().__init__(executable, call)

@@ -152,8 +152,7 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
     (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
-        scales = scale if scale is not None else (None,) * len(expected)
-        return all(map(close, result, expected, scales))
+        return all(map(close, result, expected, (None,) * len(expected) if scale is None else scale))
     import torch
 
     got, wanted = _tensor(result), _tensor(expected)

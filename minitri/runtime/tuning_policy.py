@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from minitri.base import json_disk_cache, pass_logs
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, ensure
 from minitri.base.tracebacks import hides_frames
 from minitri.base_program import BaseProgram, check_effort, with_measured
 from minitri.hardware.chips import chip_of
@@ -66,10 +66,9 @@ def measured(
     with the reason why it has no time.
     """
     check_effort(effort)
-    if any(not isinstance(o, Options) for o in candidates or ()):
-        raise CompileError("MT0404", "candidates are no options", help="write `candidates=[mt.Options(warps=4), …]`")
-    if repeats is not None and repeats < 1:
-        raise CompileError("MT0404", f"repeats cannot be {repeats}", help="write a whole number from 1")
+    are_options = all(isinstance(o, Options) for o in candidates or ())
+    ensure(are_options, "MT0404", "candidates are no options", "write `candidates=[mt.Options(warps=4), …]`")
+    ensure(repeats is None or repeats >= 1, "MT0404", f"repeats cannot be {repeats}", "write a whole number from 1")
     run, call = program.prepare(*arrays, **named)
     given, seconds = _arguments(call), QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
     if candidates is None:

@@ -46,7 +46,7 @@ from minitri.language.reference_evaluator import evaluate
 from minitri.program import Program
 from minitri.testing.random_arrays import random_array
 from minitri.testing.statement_placeholders import DTYPE_CHOICES, MAX_ELEMENTS, SIDES, FormFiller, Parameter, Value
-from minitri.testing.statement_writer import DoesNotFit, words
+from minitri.testing.statement_writer import DoesNotFit, refuse_if, words
 
 TABLE = table_beside(__file__, "statement_forms.toml")
 TRIES = 3  # how many forms of one kind are tried
@@ -131,8 +131,7 @@ class SmallWriter(FormFiller):
     def value(self, text: str, reads: Sequence[str], group: str) -> Value:
         operands = [self.values[n] for n in reads]
         exact = all(v.exact for v in operands)
-        if "jumps" in group and not exact:
-            raise DoesNotFit
+        refuse_if("jumps" in group and not exact)
         try:
             module = _parsed(f"def f({', '.join(reads)}):\n    return {text}\n")
             data = evaluate(module, "f", {n: self.values[n].data for n in reads}, self.sizes)[0]
@@ -142,10 +141,8 @@ class SmallWriter(FormFiller):
         made = Value(data, dtype, not dtype.is_float or exact and "rounded" not in group)
         overflows = made.overflows and "inf" not in text and not any(v.overflows for v in operands)
         limit = 2e4 if dtype.name == "f16" else 1e12 if dtype.is_float else math.inf
-        if overflows or made.largest > limit or data.size > MAX_ELEMENTS or data.ndim > 5:
-            raise DoesNotFit
-        if any(0 in v.shape or 1 in v.shape for v in operands) and not self._shapes_fit(text):
-            raise DoesNotFit
+        refuse_if(overflows or made.largest > limit or data.size > MAX_ELEMENTS or data.ndim > 5)
+        refuse_if(any(0 in v.shape or 1 in v.shape for v in operands) and not self._shapes_fit(text))
         return made
 
     def _shapes_fit(self, text: str) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from minitri.base.nodes import Record
 from minitri.base.types import DTYPES, DType, promote
 from minitri.testing.random_arrays import elements
-from minitri.testing.statement_writer import DoesNotFit, Filled, StatementWriter, words
+from minitri.testing.statement_writer import Filled, StatementWriter, refuse_if, words
 
 SIZES = (3, 1, 2, 7, 0, 17, 33, 130)
 DTYPE_CHOICES = ("f32", "f16", "bf16", "f64", "i32", "i64", "i8", "u8", "i16", "u16", "u32", "u64", "bool")
@@ -97,8 +97,7 @@ class FormFiller(StatementWriter):
 
     def required(self, options: Sequence[Any]) -> Any:
         """Returns one of the given options, chosen at random. Raises DoesNotFit if there are no options."""
-        if not options:
-            raise DoesNotFit
+        refuse_if(not options)
         return self.choose(options)
 
     # ---- values and parameters ---------------------------------------------------------------
@@ -219,8 +218,7 @@ class FormFiller(StatementWriter):
         axes = [rows, columns] if self.choose((True, True, False)) else [rows]
         if len(x.shape) > 2 and len(axes) == 2 and self.chance(3):
             axes = [*map(self.axis_of, x.shape[:-2]), *axes]
-        if _product(x.shape, [a.size for a in axes]) > MAX_ELEMENTS:
-            raise DoesNotFit
+        refuse_if(_product(x.shape, [a.size for a in axes]) > MAX_ELEMENTS)
         return self.array(self.choose([x.dtype.name] * 4 + [self.choose((*DTYPE_CHOICES[:4], "i32"))]), axes)
 
     def indices(self, axes: Sequence[Axis], extent: int, dtypes: Sequence[str]) -> str:

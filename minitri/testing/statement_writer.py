@@ -25,6 +25,12 @@ class DoesNotFit(Exception):
     """Raised if a template cannot be filled, or if the value of the new statement is invalid or too large."""
 
 
+def refuse_if(fails: bool) -> None:
+    """Raises DoesNotFit if `fails` is true."""
+    if fails:
+        raise DoesNotFit
+
+
 class Statement(Record):
     """A statement `name = text`.
 

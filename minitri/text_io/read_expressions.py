@@ -19,7 +19,7 @@ from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.language.ast import BINARY
 from minitri.language.parser import is_name
-from minitri.text_io.stage_parser import MAX_NESTING, MAX_NUMBER, Attributes, Mistake, Node, Text
+from minitri.text_io.stage_parser import MAX_NESTING, MAX_NUMBER, Attributes, Mistake, Node, Text, expect
 
 MAX_TERMS = 500  # terms of a polynomial, and factors of a term
 
@@ -49,8 +49,7 @@ class Names:
         result = self._atom(e)
         for whole, right in reversed(rights):
             operand = self.dim(right)
-            if whole.kind in ("//", "%") and operand == 0:
-                raise Mistake(right, "this divides by zero")
+            expect(whole.kind not in ("//", "%") or operand != 0, right, "this divides by zero")
             result = _small(BINARY[whole.kind](result, operand), whole)
         return result
 
@@ -78,8 +77,7 @@ class Names:
         """Declares each name in the type of an input, such as N in `f32[N]`, as a dimension."""
 
         def declared(e: Node) -> Dim:
-            if not is_name(e.name):
-                raise Mistake(e, f"`{e.name[:40]}` cannot name a dimension")
+            expect(is_name(e.name), e, f"`{e.name[:40]}` cannot name a dimension")
             return self.sizes.setdefault(e.name, size(e.name))
 
         Names(self.sizes, value=declared).dim(e)
@@ -93,8 +91,7 @@ class Names:
         """
         found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
-            if d.constant is not None and not 0 <= d.constant < 2**40:
-                raise Mistake(e, "a size is a number from 0 to 2**40 - 1")
+            expect(d.constant is None or 0 <= d.constant < 2**40, e, "a size is a number from 0 to 2**40 - 1")
         return found
 
     @property
@@ -107,8 +104,7 @@ class Names:
 
         For the condition `a < b`, the result is b - a - 1. For the condition `a >= b`, the result is a - b.
         """
-        if e.kind not in ("<", ">="):
-            raise Mistake(e, "a condition is written `a < b` or `a >= b`")
+        expect(e.kind in ("<", ">="), e, "a condition is written `a < b` or `a >= b`")
         a, b = self.dims(e.parts)
         return b - a - 1 if e.kind == "<" else a - b
 
@@ -158,14 +154,12 @@ def check_attributes(attributes: Attributes, known: Sequence[str]) -> None:
 
 
 def read_list(e: Node) -> tuple[Node, ...]:
-    if e.kind != "list":
-        raise Mistake(e, "a list is wanted here, `[…]`")
+    expect(e.kind == "list", e, "a list is wanted here, `[…]`")
     return e.parts[0]
 
 
 def read_text(e: Node) -> str:
-    if e.kind != "text":
-        raise Mistake(e, "a text in double quotes is wanted here")
+    expect(e.kind == "text", e, "a text in double quotes is wanted here")
     return e.parts[0]
 
 
@@ -173,8 +167,6 @@ def read_identifier(e: Node, taken: Iterable[str] = ()) -> str:
     """Returns the name of a parameter or buffer. Raises Mistake if the name is not valid, or if `taken` contains the
     name.
     """
-    if not is_name(e.name):
-        raise Mistake(e, f"`{e.name[:40]}` cannot be a name", "names are ASCII letters, digits and `_`")
-    if e.name in taken:
-        raise Mistake(e, f"`{e.name}` is there already")
+    expect(is_name(e.name), e, f"`{e.name[:40]}` cannot be a name", "names are ASCII letters, digits and `_`")
+    expect(e.name not in taken, e, f"`{e.name}` is there already")
     return e.name

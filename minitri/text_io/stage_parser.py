@@ -23,7 +23,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.nodes import Record
-from minitri.base.resource_limits import current, exceeded
+from minitri.base.resource_limits import check_limit
 from minitri.base.spans import Source, Span
 from minitri.base.toml_tables import table_beside
 from minitri.language import parser_table_cache
@@ -104,6 +104,12 @@ class Mistake(Exception):
         self.place, self.message, self.help, self.code = place, message, help, code
 
 
+def expect(holds: bool, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:
+    """Raises a Mistake with this place, message, help and code unless `holds` is true."""
+    if not holds:
+        raise Mistake(place, message, help, code)
+
+
 def read(source: Source, start: str) -> Any:
     """Returns the syntax nodes of a text. The argument `start` is the start symbol of the grammar: "graph", "kernels",
     "tiles" or "sum".
@@ -135,9 +141,8 @@ def reading(source: Source) -> Iterator[None]:
 
 
 def _check_text(source: Source) -> None:
-    if len(source.text) > (limit := current().code):
-        message = f"the text has {len(source.text):,} characters, the limit is {limit:,}"
-        raise exceeded("code", message, Span(source, 0, 1))
+    message = "the text has {count:,} characters, the limit is {limit:,}"
+    check_limit("code", len(source.text), message, Span(source, 0, 1))
     if bad := re.search("[\0\ud800-\udfff]", source.text):
         message = f"the text holds U+{ord(bad[0]):04X}, which is not a character of any program"
         raise Mistake(Text(*bad.span()), message, code="MT0501")
@@ -200,8 +205,7 @@ def _node(kind: str, *parts: Any) -> Node:
 
 
 def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: int) -> Node:
-    if depth > MAX_NESTING:
-        raise Mistake(Text(*place), f"more than {MAX_NESTING} expressions are nested here", code="MT0401")
+    expect(depth <= MAX_NESTING, Text(*place), f"more than {MAX_NESTING} expressions are nested here", code="MT0401")
     return Node(*place, kind, parts, depth)
 
 
@@ -236,8 +240,7 @@ class Builder:
     def attributes(self, *parts: tuple[Node, Node]) -> Attributes:
         found: dict[str, Node] = {}
         for name, value in parts:
-            if name.name in found:
-                raise Mistake(name, f"`{name.name[:40]}` stands here twice", code="MT0501")
+            expect(name.name not in found, name, f"`{name.name[:40]}` stands here twice", code="MT0501")
             found[name.name] = value
         return found
 

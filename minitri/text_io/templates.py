@@ -32,7 +32,7 @@ from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.graph.ir import PRECISIONS
 from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_list, read_number, read_text
-from minitri.text_io.stage_parser import Line, Mistake, Node
+from minitri.text_io.stage_parser import Line, Mistake, Node, expect
 
 V = TypeVar("V")
 _HOLE = re.compile(r"(?:(\w+) = )?<(\w+)(?::(\[?)(\w+)\]?)?(\.\.\.|\?)?>")
@@ -148,8 +148,7 @@ class LineReader(Generic[V]):
         return self.names.dim(e)
 
     def integer(self, e: Node) -> int:
-        if e.kind != "number" or not isinstance(e.parts[0], int):
-            raise Mistake(e, "a number is wanted here")
+        expect(e.kind == "number" and isinstance(e.parts[0], int), e, "a number is wanted here")
         return e.parts[0]
 
     def flag(self, e: Node) -> bool:
@@ -170,11 +169,9 @@ class LineReader(Generic[V]):
         """Reads the name and the type of a new value, such as `%1: f32[i]`. Returns the syntax nodes in brackets, such
         as `i`, and stores the dtype in the field `dtype`.
         """
-        if result.name in self.taken:
-            raise Mistake(result, f"`{result.name}` is there already")
+        expect(result.name not in self.taken, result, f"`{result.name}` is there already")
         self.taken.add(result.name)
-        if type.parts[1] is None:
-            raise Mistake(type, f"the type of a value is written as in {self.example}, or f32[]")
+        expect(type.parts[1] is not None, type, f"the type of a value is written as in {self.example}, or f32[]")
         self.dtype = read_dtype(type)
         return type.parts[1]
 

@@ -33,7 +33,7 @@ from minitri.kernels.ir import Carry, Op, Plan
 from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name
 from minitri.kernels.text import AXIS, OpWriter, TextLine, format_op, head_lines, join
 from minitri.text_io.read_expressions import Names
-from minitri.text_io.stage_parser import Line, Mistake, Node, read, reading
+from minitri.text_io.stage_parser import Line, Mistake, Node, expect, read, reading
 from minitri.text_io.templates import fields_of, templates
 from minitri.tiles import ir
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis, block_start, lane_number
@@ -127,8 +127,7 @@ def _program(block: Node, plan: Plan, names: Names, source: Source, masked: bool
 def _axis(place: Node, names: Names, before: Sequence[TileAxis]) -> TileAxis:
     role, name, extent, block, lanes = place.parts
     size = block.parts[0]
-    if not isinstance(size, int) or not 1 <= size <= MAX_LANES:
-        raise Mistake(block, f"a block is a number from 1 to {MAX_LANES:,}")
+    expect(isinstance(size, int) and 1 <= size <= MAX_LANES, block, f"a block is a number from 1 to {MAX_LANES:,}")
     axis = TileAxis(*read_axis(name, extent, names, before), role.name, size)
     if lanes is not None and lanes.parts[0] != axis.lanes:
         raise Mistake(lanes, f"a block of {axis.block} has {axis.lanes} lanes")
@@ -175,8 +174,7 @@ class _Body(Body):
                 raise Mistake(line, "what a loop carries on stands at its end")
             else:
                 ops.append(self.line(line))
-                if isinstance(ops[-1], Carry):
-                    raise Mistake(line, "a carried value stands before its loop")
+                expect(not isinstance(ops[-1], Carry), line, "a carried value stands before its loop")
         self.values = before
         return self._hinted(Loop(**found, carries=tuple(carries), body=tuple(ops)), hints)
 

@@ -106,20 +106,18 @@ def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
 
 libdevice = Namespace("libdevice", {})
 
-rt = Namespace(
-    "rt",
-    {
-        "float_to_int": lambda x, dtype: float_to_int(x, next(n for n, t in _TRITON.items() if t == dtype)),
-        "to_bool": lambda x: x != 0,
-        "is_finite": lambda x: np.isfinite(x).all(),
-        "to_f32": lambda x: x.astype(np.float32),
-        **dict.fromkeys(("to_f16", "byte_to_f16"), lambda x: x.astype(np.float16)),
-        **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # the interpreter need not wait
-        "unknown": lambda x: x,
-        "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
-        "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
-        **{f"reduce_{name}": _reduction(row) for name, row in REDUCTIONS.items()},
-        **{f"scan_{name}": partial(numpy_array_operations.scan, name) for name in SCANS},
-        "dot": _dot,
-    },
-)
+_FUNCTIONS = {
+    "float_to_int": lambda x, dtype: float_to_int(x, next(n for n, t in _TRITON.items() if t == dtype)),
+    "to_bool": lambda x: x != 0,
+    "is_finite": lambda x: np.isfinite(x).all(),
+    "to_f32": lambda x: x.astype(np.float32),
+    **dict.fromkeys(("to_f16", "byte_to_f16"), lambda x: x.astype(np.float16)),
+    **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # the interpreter need not wait
+    "unknown": lambda x: x,
+    "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
+    "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
+    **{f"reduce_{name}": _reduction(row) for name, row in REDUCTIONS.items()},
+    **{f"scan_{name}": partial(numpy_array_operations.scan, name) for name in SCANS},
+    "dot": _dot,
+}
+rt = Namespace("rt", _FUNCTIONS)

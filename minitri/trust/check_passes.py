@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, ensure
 from minitri.base_program import BaseProgram
 from minitri.graph.ir import check_conditions
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
@@ -45,8 +45,7 @@ from minitri.runtime.launch import on_cpu
 from minitri.tiles.ir import Program, Programs
 from minitri.trust import run_stage, shrink_arguments
 from minitri.trust.check_report import TEXT, CheckReport, CheckRow, Failure
-from minitri.trust.error_bounds import Enclosure
-from minitri.trust.error_bounds import enclosures as graph_enclosures
+from minitri.trust.error_bounds import Enclosure, enclosures as graph_enclosures
 from minitri.trust.error_propagation import distance
 
 CUDA = Target("cuda", "90")
@@ -84,10 +83,9 @@ class _Check:
     def __init__(self, program: BaseProgram, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
         self.begin = program.start.stage if program.start is not None else "graph"
-        if self.begin != "graph" and program.against is None:
-            message = f"a program that begins at `{self.begin}` has nothing to be checked against"
-            help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
-            raise CompileError("MT0402", message, help=help)
+        message = f"a program that begins at `{self.begin}` has nothing to be checked against"
+        help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
+        ensure(self.begin == "graph" or program.against is not None, "MT0402", message, help)
 
     @cached_property
     def wanted(self) -> tuple[Enclosure, ...]:

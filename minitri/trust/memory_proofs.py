@@ -24,8 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from minitri.base.dims import ONE, Dim, Symbol, value
-from minitri.base.inequalities import Fact, Proof
-from minitri.base.inequalities import prove as follows
+from minitri.base.inequalities import Fact, Proof, prove as follows
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Carry, Load, Op, Scan, Store, are_slices, reduced_by
 from minitri.kernels.text import comparison, format_op

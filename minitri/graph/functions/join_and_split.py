@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from minitri.base.dims import ONE, ZERO, Dim, product
-from minitri.base.resource_limits import current, exceeded
+from minitri.base.resource_limits import check_limit
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import bool_, items_of
 from minitri.graph import ir, typing_rules
@@ -50,8 +50,7 @@ def flatten(t: Typer, x: Array, start_dim: Value, end_dim: Value) -> Array:
     """
     first, last = (as_axis(axis, max(x.rank, 1)) for axis in (start_dim, end_dim))
     ensure(first <= last, "MT0204", f"flatten from axis {first} to axis {last}, which stands before it")
-    joined = product(x.shape[first : last + 1])
-    return reshape(t, x, (*x.shape[:first], joined, *x.shape[last + 1 :]))
+    return reshape(t, x, (*x.shape[:first], product(x.shape[first : last + 1]), *x.shape[last + 1 :]))
 
 
 # ---- several arrays as one -------------------------------------------------------------------
@@ -145,8 +144,8 @@ def _known(size: Dim, name: str, x: Array, axis: int) -> int:
     """Returns the size of an axis as an int, or raises CompileError."""
     help = "give the axis a number in the type, or let the call say it"
     ensure(size.constant is not None, "MT0106", f"{name} needs to know the size of axis {axis} of {x}", help)
-    if int(size) > (limit := current().operations):  # `name`, such as unstack, makes an array for each element
-        raise exceeded("operations", f"{name} makes {int(size):,} arrays, the limit is {limit:,} operations")
+    # `name`, such as unstack, makes an array for each element.
+    check_limit("operations", int(size), name + " makes {count:,} arrays, the limit is {limit:,} operations")
     return int(size)
 
 

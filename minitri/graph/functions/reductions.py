@@ -95,8 +95,7 @@ OF_TRUTH = {"max": "any", "min": "all"}  # the reductions of bools that equal ma
 
 def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
     total = accumulate(t, t.strong(x), axes, keepdims, None, op="sum")
-    count = product([x.shape[k] for k in axes])
-    return t.elementwise("divide", [total, _divisor(t, count, correction)])
+    return t.elementwise("divide", [total, _divisor(t, product([x.shape[k] for k in axes]), correction)])
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:

@@ -132,8 +132,7 @@ def broadcast_to(t: Typer, x: Array, shape: Value) -> Array:
 
 def flip(t: Typer, x: Array, axis: Value) -> Array:
     axes = as_axes(axis, x.rank)
-    index = [e - 1 - ir.axis(k) if k in axes else ir.axis(k) for k, e in enumerate(x.shape)]
-    return view(t, x, x.shape, index)
+    return view(t, x, x.shape, [e - 1 - ir.axis(k) if k in axes else ir.axis(k) for k, e in enumerate(x.shape)])
 
 
 def roll(t: Typer, x: Array, shift: Value, axis: Value) -> Array:

@@ -27,7 +27,7 @@ from typing import Any, TypeGuard
 
 from minitri.base.dims import Dim, product
 from minitri.base.types import ArrayType
-from minitri.graph.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, Terms, transport
+from minitri.graph.partial_sum_correction import Mean, Reduced, Refused, Rescale, Shift, Terms, refuse_if, transport
 from minitri.graph.text import format_number
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Reduce, Spread, Store
@@ -201,13 +201,11 @@ class _Online(OpBuilder):
         for y in needs:
             if isinstance(y, Dot):
                 raise Refused("it follows a product")
-            if y.over != ir.reduced_by(op):
-                raise Refused(f"it follows a reduce.{y.op} over other axes")
+            refuse_if(y.over != ir.reduced_by(op), f"it follows a reduce.{y.op} over other axes")
             if self.behind[y]:
                 raise Refused(f"the {y.op} that it follows follows another reduction over the same axes")
             followed.append(Reduced(y, y.op, bare(y.x)))
-        if len(terms) > 1:
-            raise Refused("both factors of the product follow a reduction")
+        refuse_if(len(terms) > 1, "both factors of the product follow a reduction")
         found = transport(KernelTerms(self.kernel, ir.reduced_by(op)), bare(terms[0]), followed)
         if isinstance(found, Shift) and isinstance(op, Dot):
             raise Refused("a product about a running mean has no transport")

@@ -96,5 +96,4 @@ def _reduces_a_load(loop: Loop, following: Op) -> bool:
 
 
 def _reads(loop: Loop, carry: Carry) -> bool:
-    values = [*loop.body, *(following for _, following in loop.carries)]
-    return any(carry in needed(op) for op in values)
+    return any(carry in needed(op) for op in (*loop.body, *(following for _, following in loop.carries)))
