@@ -34,6 +34,8 @@ PROGRAMS: dict[
     "many short rows": ("softmax(x + y)", ((1031, 2, 13), (2, 13)), "short rows held whole"),
     "rows of 16 bits, read again": ("softmax(x)", ((70, 16_387),), "from a near cache"),
     "rows in blocks of two axes": ("sum(x, axis=(0, 2))", ((20_011, 2, 3),), ""),
+    "moments of two axes": ("mean(x, axis=(0, 2)), var(x, axis=(0, 2))", ((67, 3, 301),), "rows held whole"),
+    "elements that are far apart": ("exp(x[:, ::3]) + 1", ((311, 1003),), "elements"),
     "a sum in parts": ("sum(x)", ((333, 1027),), ""),
     "columns in parts": ("sum(x, axis=0)", ((5003, 131),), ""),
     "max and argmax in parts": ("argmax(x, axis=1), max(x, axis=1)", ((3, 40_001),), ""),

@@ -23,7 +23,7 @@ GRAMMAR = Path(parser.__file__).with_name("grammar.lark").read_text(encoding="ut
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_text_gives_a_diagnostic_or_a_program(kind: str) -> None:
-    count = {"nested": 25, "long": 7}.get(kind, 150)
+    count = {"nested": 12, "long": 4}.get(kind, 100)
     counts, _ = tried(count, seed=0, only=kind)
     assert counts.total() == count
     assert len(counts) > 1, "inputs of this kind are all alike"

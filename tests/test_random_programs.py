@@ -14,8 +14,8 @@ from minitri.testing.small_random_programs import TABLE, SmallWriter
 from minitri.triton.compiled_stages import build
 from minitri.trust.check_passes import check
 
-LIGHT, FULL = 60, 1000
-LIGHT_AOT, FULL_AOT = 30, 300
+LIGHT, FULL = 42, 1000
+LIGHT_AOT, FULL_AOT = 20, 300
 
 
 def numbers(light: int, full: int) -> list[object]:

@@ -33,7 +33,7 @@ from minitri.tiles.text import parse_programs
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target")
-LIGHT, FULL = 100, 1500
+LIGHT, FULL = 60, 1500
 
 
 def parsed(stage: str, text: str) -> Any:

@@ -168,6 +168,7 @@ def test_short_axes_are_right_at_every_stage(text: str, shape: str, n: int, m: i
 @pytest.mark.parametrize(("text", "types", "elements"), [
     ("log(x)[:, ::2]", {"x": "bf16[57925, 128]"}, 512), ("log(x)[:, ::2]", {"x": "f32[57925, 128]"}, 512),
     ("x[:, ::-2] * 2", {"x": "bf16[4096, 1000]"}, 512), ("x[:, 1:] * 2", {"x": "bf16[4096, 1026]"}, 2048),
+    ("log(x)[:, ::16]", {"x": "bf16[57925, 4096]"}, 2048),  # each element is alone in a sector of 32 bytes
     # of four loads, the memory serves two, and the L1 cache serves all
     ("(x[:, :1025] - m[:1025]) * tanh(x[:, 1025:] - m[1025:])", {"x": "bf16[32768, 2050]", "m": "bf16[2050]"}, 512),
     ("(x[:, :1025] - m[:1025]) * tanh(x[:, 1025:] - m[1025:])", {"x": "f32[32768, 2050]", "m": "f32[2050]"}, 1024),

@@ -10,11 +10,15 @@ whole cache lines. A transpose gets a rectangular tile instead of a square tile 
 odd length. If the contiguous axis is short, the tile also covers several indices of another axis.
 
 The tile of a kernel without a transpose has about 1024 elements. For elements of at most 16 bits, the tile has about
-2048 elements. The tile has 512 elements if one instruction loads elements that are far apart, such as every second
-element. An instruction then loads more lines from the L1 cache than one line for each warp. With tiles of 512 elements,
-`log(abs(x) + 1)[:, ::2]` took half as long for bf16[57925, 128], and 0.93 times as long for f32 (H200). A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 warps if
+2048 elements. A program without a transpose has at most 4 warps. A program of a transpose has 8 warps, or 16 warps if
 each element needs much computation. A transpose of few elements has smaller tiles than other transposes, so that more
 multiprocessors get a tile.
+
+The expression `x[:, ::2]` reads every second element, so one instruction cannot load several neighbouring elements of
+the result. Each instruction loads one element for each thread of a warp. These elements lie in many cache lines, because
+a thread has several neighbouring elements. Therefore the tile has only 512 elements: four or fewer for each thread.
+`log(abs(x) + 1)[:, ::2]` then takes half as long for bf16[57925, 128], and 0.93 times as long for f32 (H200). Rows of
+odd length have the same problem. They get small tiles only if the L1 cache would move far more bytes than the memory.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
 length has tiles of 2048 elements, so each thread has 8 elements. Compared with tiles of 2048 elements, larger tiles
@@ -40,7 +44,7 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
 UNALIGNED = 64 * 32  # the same if accesses along the first axis move single elements
 FAR_APART = 512  # elements of a tile without a transpose, if one instruction loads elements that are far apart
-L1_FASTER = 10  # the L1 caches together move about this many times as many bytes as the memory
+L1_LIMIT = 10  # the L1 cache limits the speed if it moves this many times as many bytes as the memory
 
 
 def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
@@ -90,7 +94,8 @@ def _read_far_apart(kernel: Kernel, axis: Axis) -> bool:
     # A thread has 16 bytes of neighbouring elements. An instruction loads one of them for each thread of a warp.
     elements = ALIGNMENT // block_sizes.widest_bytes(kernel)
     cached = elements * sum(op.dtype.bytes for op in single if strides[op])
-    return any(strides.get(op, 1) > 1 for op in large) or cached > L1_FASTER * sum(op.dtype.bytes for op in large)
+    skipping = any(1 < strides.get(op, 1) < SECTOR // op.dtype.bytes for op in large)
+    return skipping or cached > L1_LIMIT * sum(op.dtype.bytes for op in large)
 
 
 def _large(kernel: Kernel) -> list[Load | Store]:
