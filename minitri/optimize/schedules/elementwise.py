@@ -94,7 +94,7 @@ def _read_far_apart(kernel: Kernel, axis: Axis) -> bool:
     # A thread has 16 bytes of neighbouring elements. An instruction loads one of them for each thread of a warp.
     elements = ALIGNMENT // block_sizes.widest_bytes(kernel)
     cached = elements * sum(op.dtype.bytes for op in single if strides[op])
-    skipping = any(1 < strides.get(op, 1) < SECTOR // op.dtype.bytes for op in large)
+    skipping = any(1 < stride < SECTOR // op.dtype.bytes for op, stride in strides.items() if op in large)
     return skipping or cached > L1_LIMIT * sum(op.dtype.bytes for op in large)
 
 
