@@ -4,9 +4,10 @@
     python tests/compare_trees.py build/before "product bf16" softmax          cases of the benchmark, by parts of names
     python tests/compare_trees.py build/before "f32 98/"{0..19}                 random programs of seed 98
 
-Each version runs in a process of its own. The processes measure one after the other, several times: before, after,
-after, before, … So both versions meet the same clock rate and temperature. A row has the median times in microseconds,
-and the ratio before / after: more than 1 means that the later version is faster.
+Each version runs in a process of its own. Both compile a program at the same time. Then the processes measure one after
+the other, several times: before, after, after, before, … So both versions meet the same clock rate and temperature. A
+row has the median times in microseconds, and the ratio before / after: more than 1 means that the later version is
+faster.
 
 The later version, the one of this file, draws the random programs: `minitri bench --random` prints their names.
 """
@@ -40,9 +41,12 @@ class Version:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
         )
 
-    def ask(self, question: Any) -> Any:
-        assert self.process.stdin and self.process.stdout
+    def ask(self, question: Any) -> None:
+        assert self.process.stdin
         print(json.dumps(question), file=self.process.stdin, flush=True)
+
+    def answer(self) -> Any:
+        assert self.process.stdout
         answer = self.process.stdout.readline()
         if not answer:
             raise SystemExit("the process of a version ended")
@@ -108,14 +112,17 @@ def main() -> None:
     versions = [Version(arguments.tree), Version(ROOT)]
     print(f"{'before us':>10}  {'after us':>9}  before/after  program")
     for name, program in programs(arguments.programs):
-        answers = zip(("before", "after"), [version.ask(program) for version in versions])
+        for version in versions:  # both compile the program at the same time
+            version.ask(program)
+        answers = zip(("before", "after"), [version.answer() for version in versions])
         errors = [f"{name}, {when}: {error}" for when, error in answers if error is not None]
         if errors:
             print(*errors, sep="\n", flush=True)
             continue
         found: dict[Version, list[float]] = {version: [] for version in versions}
         for version in chain.from_iterable(repeat([*versions, *reversed(versions)], TURNS)):
-            found[version].append(version.ask(None))
+            version.ask(None)
+            found[version].append(version.answer())
         before, after = (statistics.median(found[version]) * 1e6 for version in versions)
         print(f"{before:10.2f}  {after:9.2f}  {before / after:12.3f}  {name}", flush=True)
 

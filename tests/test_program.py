@@ -25,6 +25,7 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 import pytest
+from short_profile import every_second
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
@@ -990,8 +991,9 @@ def _strided(array: Any) -> Any:
     return np.array(wide.T, order="C").T[::-1] if array.ndim == 2 else wide
 
 
-@pytest.mark.parametrize("mode", ["general", "general, strided", "general, wide", "wide"])
-@pytest.mark.parametrize("name", list(GENERAL))
+@pytest.mark.parametrize(
+    "name, mode", every_second(list(GENERAL), ["general", "general, strided", "general, wide", "wide"])
+)
 def test_general_and_wide_kernels(name: str, mode: str) -> None:
     """Kernels for any sizes (strides are arguments, too), also with 64-bit offsets."""
     text, types, sizes = GENERAL[name]

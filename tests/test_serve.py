@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
 import random
@@ -75,6 +76,15 @@ def usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
     return port
 
 
+def taking(port: int) -> socket.socket:
+    """A socket that takes the port. A process that a server has just started may hold the port for a moment."""
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", port))
+        time.sleep(0.05)
+    raise AssertionError(f"port {port} stays taken")
+
+
 def free(port: int) -> bool:
     with socket.socket() as tried_:
         return tried_.connect_ex(("127.0.0.1", port)) != 0
@@ -113,7 +123,7 @@ def test_the_command_says_that_the_port_is_taken(usual: int, monkeypatch: pytest
 
     monkeypatch.setattr(Server, "serve_forever", lambda self: None)
     alone = CliRunner().invoke(main, ["explore", "--serve"]).output
-    with socket.create_server(("127.0.0.1", usual)):
+    with taking(usual):
         taken = CliRunner().invoke(main, ["explore", "--serve"]).output
         refused_ = CliRunner().invoke(main, ["explore", "--serve", "--port", str(usual)])
     assert f"http://127.0.0.1:{usual}/" in alone and "taken" not in alone
