@@ -23,6 +23,7 @@ def numbers(light: int, full: int) -> list[object]:
     return [*range(light), *(pytest.param(k, marks=pytest.mark.slow) for k in range(light, full))]
 
 
+@pytest.mark.slow
 def test_every_construct_occurs() -> None:
     """In 1,500 programs. `python -m pytest -rP` shows the table."""
     found = coverage(random_program(seed) for seed in range(1500))
