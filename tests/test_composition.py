@@ -359,22 +359,19 @@ def test_a_constant_may_change_while_threads_call() -> None:
 def test_a_thread_that_calls_while_another_links_waits_for_the_new_constant() -> None:
     scope: dict[str, Any] = {"mt": mt, "K": 0}
     f = typed("@mt.jit\ndef f(x):\n    return x + K\n", "<cell 9>", scope)["f"]
-    got, others, made = (
-        [float(f(X)[0])],
-        [threading.Thread(target=lambda: got.append(float(f(X)[0])))],
-        Program.__init__,
-    )
+    got, made = [float(f(X)[0])], Program.__init__
+    other = threading.Thread(target=lambda: got.append(float(f(X)[0])))
 
     def slow(program: Program, *arguments: Any, **settings: Any) -> None:
-        if program is f and not others[0].ident:
-            others[0].start()
-            others[0].join(0.3)  # the other thread has time for a call with the old module
+        if program is f and not other.ident:
+            other.start()
+            other.join(0.3)  # the other thread has time for a call with the old module
         made(program, *arguments, **settings)
 
     scope["K"] = 1
     with patch.object(Program, "__init__", slow):
         got.append(float(f(X)[0]))
-        others[0].join()
+        other.join()
     assert got == [0, 1, 1]
 
 

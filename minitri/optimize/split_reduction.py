@@ -9,11 +9,12 @@
 A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
 the same elements, both reductions are split into the same parts. For example, if a mean and a variance reduce the same
 columns, each part is read once and stays in registers. If they reduce several axes, such as the axes 0 and 2 of an
-array with three axes, the parts have at most 4096 elements and stay in registers, too. A sum over a whole matrix can depend on a reduction of each row,
-such as the mean of the row. For example, `sum(x - mean(x, axis=1))` is split into one part for each row of x. One
-kernel then computes the mean and the sum of each row. The file minitri/optimize/two_step_reductions.py describes the
-two steps of a split reduction. If one loop computes a reduction and a matrix product, this pass does not split the
-reduction. Only minitri/optimize/split_kv.py splits loops that compute both a reduction and a matrix product.
+array with three axes, the parts have at most 4096 elements and stay in registers, too. A sum over a whole matrix can
+depend on a reduction of each row, such as the mean of the row. For example, `sum(x - mean(x, axis=1))` is split into
+one part for each row of x. One kernel then computes the mean and the sum of each row. The file
+minitri/optimize/two_step_reductions.py describes the two steps of a split reduction. If one loop computes a reduction
+and a matrix product, this pass does not split the reduction. Only minitri/optimize/split_kv.py splits loops that
+compute both a reduction and a matrix product.
 
 The kernel that computes partial results can also store other results that need the same elements. The kernel then reads
 each element only once, for all results (minitri/optimize/fusion/shared_axes.py). For the program `sum(x), 2 * x`, for
@@ -144,9 +145,9 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, chained: bool = Fals
     # If one loop computed the chain, each iteration would correct the partial results.
     if parts > 1 and chained and (columns or extents.keys() - inner):
         k = max(extents if columns else extents.keys() - inner, key=extents.__getitem__)
-        long = 1 << (count * results // (LANES // 4 * wanted) - 1).bit_length()  # gives enough programs
-        most = min(HELD_COLUMN, max(LANES, long)) if columns else min(HELD_ROWS, count // parts)
-        held = _held(extents[k], count // extents[k], most)
+        enough = 1 << (count * results // (LANES // 4 * wanted) - 1).bit_length()  # a column that gives enough programs
+        elements = min(HELD_COLUMN, max(LANES, enough)) if columns else min(HELD_ROWS, count // parts)
+        held = _held(extents[k], count // extents[k], elements)
         if extents[k] <= MOST_PARTS * held:
             return k, -(-extents[k] // held), Dim.of(held)
     if parts == 1:

@@ -15,10 +15,11 @@ each element needs much computation. A transpose of few elements has smaller til
 multiprocessors get a tile.
 
 The expression `x[:, ::2]` reads every second element, so one instruction cannot load several neighbouring elements of
-the result. Each instruction loads one element for each thread of a warp. These elements lie in many cache lines, because
-a thread has several neighbouring elements. Therefore the tile has only 512 elements: four or fewer for each thread.
-`log(abs(x) + 1)[:, ::2]` then takes half as long for bf16[57925, 128], and 0.93 times as long for f32 (H200). Rows of
-odd length have the same problem. They get small tiles only if the L1 cache would move far more bytes than the memory.
+the result. Each instruction loads one element for each thread of a warp. These elements lie in many cache lines,
+because a thread has several neighbouring elements. Therefore the tile has only 512 elements: four or fewer for each
+thread. `log(abs(x) + 1)[:, ::2]` then takes half as long for bf16[57925, 128], and 0.93 times as long for f32 (H200).
+Rows of odd length have the same problem. They get small tiles only if the L1 cache would move far more bytes than the
+memory.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
 length has tiles of 2048 elements, so each thread has 8 elements. Compared with tiles of 2048 elements, larger tiles
