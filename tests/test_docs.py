@@ -21,7 +21,7 @@ from browser import Browser
 
 pytest.importorskip("triton")
 from documents import BLOCK, ROOT, Session, documents, renewed, same_compiler
-from short_profile import every_second
+from short_profile import slow_except
 
 import minitri as mt
 from minitri.base.diagnostics import CODES
@@ -111,7 +111,10 @@ def test_a_script_makes_every_picture() -> None:
     assert {p.stem for p in (ROOT / "docs" / "learn").glob("*.png")} == set(pictures.PICTURES)
 
 
-@pytest.mark.parametrize("name", every_second(list(pictures.STABLE)))
+QUICK = ("walk", "passes", "player", "notebook")
+
+
+@pytest.mark.parametrize("name", slow_except(QUICK, pictures.STABLE))
 def test_a_picture_shows_the_text_that_its_page_has_now(tab: Browser, name: str) -> None:
     hashes = pictures.known()
     if hashes["triton"] != version("triton"):

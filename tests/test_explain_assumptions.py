@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from short_profile import every_second
 
 import minitri as mt
 from minitri.hardware.predicted_access_width import widths
@@ -89,7 +90,7 @@ WIDTHS = {  # text, types, and a part of the line about the first kernel
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(WIDTHS))
+@pytest.mark.parametrize("name", every_second(list(WIDTHS)))
 def test_explained_widths_are_those_of_tritons_instructions(name: str) -> None:
     text, types, said = WIDTHS[name]
     f = mt.compile(text, **types)

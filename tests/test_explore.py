@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("triton")
+from short_profile import every_second
+
 torch = pytest.importorskip("torch")
 from browser import Browser
 from click.testing import CliRunner
@@ -375,9 +377,9 @@ def test_the_keyboard_reaches_everything(tab: Browser) -> None:
     assert not tab.ask("document.querySelector('dialog').open")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-def test_light_and_dark_wide_and_narrow(tab: Browser, width: int, height: int, dark: bool) -> None:
+@pytest.mark.parametrize("size, dark", every_second([(1280, 800), (390, 844)], [False, True]))
+def test_light_and_dark_wide_and_narrow(tab: Browser, size: tuple[int, int], dark: bool) -> None:
+    width, height = size
     panes = "source,triton" if width < 720 else "source,drawn,triton"
     tab.open(html("layer_norm"), f"#panes={panes}", width, height, dark)
     assert tab.ask(

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("triton")
 from browser import Browser
-from short_profile import every_second
+from short_profile import every_second, one_in, slow_except
 
 import minitri as mt
 from minitri.explore.execution_trace import player
@@ -50,9 +50,9 @@ def pin_exp(tab: Browser) -> None:
     tab.ask("explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes('= exp'))])")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_nothing_is_cut_off_or_overlaps(tab: Browser, width: int, height: int, dark: bool) -> None:
+@pytest.mark.parametrize("size, dark", every_second(SIZES, [False, True]))
+def test_nothing_is_cut_off_or_overlaps(tab: Browser, size: tuple[int, int], dark: bool) -> None:
+    width, height = size
     for panes in PANES:
         tab.open(attention(), f"#panes={panes}", width, height, dark)
         pin_exp(tab)
@@ -85,10 +85,9 @@ def test_nothing_is_cut_off_in_a_pane_alone_and_beside_the_source(tab: Browser, 
     assert tab.errors() == []
 
 
-@pytest.mark.parametrize("panes", ["ledger", "source,ledger", "drawn"])
-@pytest.mark.parametrize(("width", "height"), SIZES[:3])
-def test_a_wide_drawing_begins_at_its_highest_box(tab: Browser, width: int, height: int, panes: str) -> None:
-    tab.open(layers(), f"#panes={panes}", width, height)
+@pytest.mark.parametrize("size, panes", every_second(SIZES[:3], ["ledger", "source,ledger", "drawn"]))
+def test_a_wide_drawing_begins_at_its_highest_box(tab: Browser, size: tuple[int, int], panes: str) -> None:
+    tab.open(layers(), f"#panes={panes}", *size)
     tab.wait(
         """[...document.querySelectorAll('.drawing')].every(drawing => {
             const around = drawing.getBoundingClientRect(), boxes = [...drawing.querySelectorAll('.box')].map(b => b.getBoundingClientRect());
@@ -137,17 +136,17 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", every_second(list(OTHERS)))
-def test_nothing_is_cut_off_for_other_programs(tab: Browser, name: str) -> None:
+@pytest.mark.parametrize("name, size", one_in(3, list(OTHERS), SIZES[::3]))
+def test_nothing_is_cut_off_for_other_programs(tab: Browser, name: str, size: tuple[int, int]) -> None:
     html = mt.compile(OTHERS[name]).explore().html
-    for width, height in SIZES[::3]:
-        for panes in (*PANES, "ast,graph,tile.target", ""):
-            tab.open(html, panes and f"#panes={panes}", width, height)
-            assert faults(tab) == [], (width, panes)
+    for panes in (*PANES, "ast,graph,tile.target", ""):
+        tab.open(html, panes and f"#panes={panes}", *size)
+        assert faults(tab) == [], panes
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_nothing_is_cut_off_in_the_walk(tab: Browser, width: int, height: int) -> None:
+@pytest.mark.parametrize("size", slow_except(SIZES[::3], SIZES))
+def test_nothing_is_cut_off_in_the_walk(tab: Browser, size: tuple[int, int]) -> None:
+    width, height = size
     tab.open(softmax(), "", width, height)
     for step in range(tab.ask("explorer.walk.steps.length")):
         assert faults(tab) == [], step
@@ -217,10 +216,12 @@ def test_panes_change_places_by_pointer_and_by_keys(tab: Browser) -> None:
     assert tab.ask("explorer.panes.map(p => p.id)") == ["sass", "triton", "source"] and tab.errors() == []
 
 
-@pytest.mark.parametrize("panes", ["source,ledger,player", "drawn,passes,resources", "kernels,sass,graph"])
-@pytest.mark.parametrize(("width", "height"), [SIZES[0], SIZES[2]])
-def test_tab_reaches_every_control(tab: Browser, width: int, height: int, panes: str) -> None:
-    tab.open(softmax(), f"#panes={panes}", width, height)
+WITH_CONTROLS = ["source,ledger,player", "drawn,passes,resources", "kernels,sass,graph"]
+
+
+@pytest.mark.parametrize("size, panes", every_second([SIZES[0], SIZES[2]], WITH_CONTROLS))
+def test_tab_reaches_every_control(tab: Browser, size: tuple[int, int], panes: str) -> None:
+    tab.open(softmax(), f"#panes={panes}", *size)
     controls = "[...document.querySelectorAll('#app :is(button, select, input, [tabindex])')].filter(n => n.checkVisibility() && !n.disabled)"
     tab.ask("window.named = n => `${n.tagName} ${n.dataset.stage ?? n.getAttribute('aria-label') ?? n.textContent}`")
     tab.ask("window.reached = new Set()")

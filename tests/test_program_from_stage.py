@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings, strategies as st
+from short_profile import examples, numbers
 
 import minitri as mt
 from minitri.cli.main import READABLE, main
@@ -57,7 +58,7 @@ def test_a_loaded_stage_compiles_to_the_same_later_stages(stage: str, sizes: dic
     np.testing.assert_allclose(f.numpy(X, B), SOFTMAX.numpy(X, B), rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", numbers(16, 40))
 def test_random_programs_can_be_loaded_from_each_stage(seed: int) -> None:
     example = random_program(60_000 + seed, max_ops=5)
     f, arguments = example.compile(), example.arguments(seed)
@@ -356,7 +357,7 @@ def survives(text: str, stage: str, arguments: Any = None) -> bool:
     return True
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50, 150))
 @given(st.randoms(use_true_random=False), st.integers(0, 400), st.sampled_from(READABLE))
 def test_mutated_texts_are_programs_or_errors(rng: random.Random, seed: int, stage: str) -> None:
     example = random_program(70_000 + seed, max_ops=4)

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from program_coverage import CONSTRUCTS, coverage, shown as table_of
+from short_profile import numbers
 from stages import SPLITS
 
 from minitri.runtime.call_binding import bind
@@ -14,13 +15,8 @@ from minitri.testing.small_random_programs import TABLE, SmallWriter
 from minitri.triton.compiled_stages import build
 from minitri.trust.check_passes import check
 
-LIGHT, FULL = 42, 1000
+LIGHT, FULL = 30, 1000
 LIGHT_AOT, FULL_AOT = 20, 300
-
-
-def numbers(light: int, full: int) -> list[object]:
-    """Seeds: some run always, the rest only in the full profile."""
-    return [*range(light), *(pytest.param(k, marks=pytest.mark.slow) for k in range(light, full))]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import GOLDENS
+from short_profile import every_second, numbers
 
 import minitri as mt
 from minitri.cli.inputs import make_inputs
@@ -33,7 +34,7 @@ from minitri.tiles.text import parse_programs
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target")
-LIGHT, FULL = 60, 1500
+LIGHT, FULL = 24, 1500
 
 
 def parsed(stage: str, text: str) -> Any:
@@ -98,8 +99,7 @@ def test_goldens(stage: str, text: str) -> None:
     assert printed(stage, text).strip() == text.strip()
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("path, stage", every_second(EXAMPLES, STAGES), ids=lambda v: getattr(v, "stem", v))
 def test_examples(path: Path, stage: str) -> None:
     f = mt.compile(path)
     known = make_inputs(f.function, {}, {}).sizes
@@ -114,10 +114,6 @@ def compilations(example: Any, seed: int) -> Iterator[tuple[Compilation, Any]]:
     yield f.lower().compilation, call
     yield f.lower(*example.arguments(seed)).compilation, call
     yield f.compilation(f.context(call, INTERPRETER)), call
-
-
-def numbers(light: int, full: int) -> list[Any]:
-    return [*range(light), *(pytest.param(k, marks=pytest.mark.slow) for k in range(light, full))]
 
 
 @pytest.mark.parametrize("seed", numbers(LIGHT, FULL))

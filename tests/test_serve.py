@@ -31,6 +31,7 @@ from serving import (
     send,
     tried,
 )
+from short_profile import slow_except
 
 from minitri.explore import serve
 from minitri.explore.compile_worker import NAME, answer
@@ -438,18 +439,24 @@ def test_memory_has_a_limit() -> None:
 # ---- random and hostile programs -----------------------------------------------------------
 
 
-def test_random_programs(server: Server) -> None:
+@pytest.mark.parametrize("count", slow_except([20], [20, 60]))
+def test_random_programs(server: Server, count: int) -> None:
     seed = random.Random(7).randrange(10**6)
     outcomes = [
-        tried(server, "random", random_requests(60, seed)),
+        tried(server, "random", random_requests(count, seed)),
         tried(server, "hostile", hostile_requests(60, seed)),
     ]
-    assert outcomes[0].stages == 60 and outcomes[1].diagnostics > 30
+    assert outcomes[0].stages == count and outcomes[1].diagnostics > 30
 
 
-def test_hostile_programs(server: Server) -> None:
+GREEDIEST = {t for t in HOSTILE if t == "\n" * 19_000 or "concat((x, x))" in t}
+
+
+@pytest.mark.parametrize("greediest", slow_except([False], [False, True]))
+def test_hostile_programs(server: Server, greediest: bool) -> None:
+    """The greediest programs take seconds each."""
     assert len(HOSTILE) >= 50
-    tried(server, "greedy", greedy_requests())
+    tried(server, "greedy", (r for r in greedy_requests() if (r["text"] in GREEDIEST) == greediest))
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from short_profile import every_second, slow_except
 from test_attention import VARIANTS, arrays, checked, program, sizes_of
 
 import minitri as mt
@@ -65,14 +66,17 @@ def steps(tile: str) -> list[str]:
     return [m[1] for m in found if m is not None]
 
 
-@pytest.mark.parametrize("name", ROTATED)
+@pytest.mark.parametrize("name", every_second(list(ROTATED)))
 def test_rotated_loops_are_right_at_every_stage(name: str) -> None:
     f = rotated(name)
     assert any(computes_ahead(lowered(f))), lowered(f)["tile"]
     checked(f, arrays(name, SIZES, "bf16"))
 
 
-@pytest.mark.parametrize("kind", ["ragged keys", "ragged rows", "huge scores", "infinities", "other widths"])
+KINDS = ("ragged keys", "ragged rows", "huge scores", "infinities", "other widths")
+
+
+@pytest.mark.parametrize("kind", slow_except(["ragged keys", "huge scores", "infinities"], KINDS))
 def test_rotated_loops_are_right_for_special_arrays(kind: str) -> None:
     sizes = SIZES | {"ragged keys": {"S": 171}, "ragged rows": {"T": 37}, "other widths": {"E": 32}}.get(kind, {})
     f, given = rotated("full"), arrays("full", sizes, "f16", seed=5, scale=100 if kind == "huge scores" else 1)

@@ -68,11 +68,11 @@ KINDS: dict[str, list[str]] = {
 
 
 def measured(few: bool) -> Counter[tuple[str, str, bool]]:
-    """How often the suggestion has the intended name, by kind of name and kind of error. With `few`, of every third name."""
+    """How often the suggestion has the intended name, by kind of name and kind of error. With `few`, of every sixth name."""
     draw = random.Random(0) if few else None
     counts: Counter[tuple[str, str, bool]] = Counter()
     for kind, names in KINDS.items():
-        for name in names[:: 3 if few else 1]:
+        for name in names[:: 6 if few else 1]:
             for slip, typo in dict.fromkeys(slips(name, draw)):
                 if typo not in names and typo:  # another valid name is no mistake
                     counts[kind, slip, f"`{name}`" in suggest(typo, names)] += 1

@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from short_profile import every_second
+from short_profile import every_second, one_in
 from test_attention import DTYPES, QKV, SCORES, VARIANTS, arrays, program, sizes_of
 
 import minitri as mt
@@ -52,15 +52,14 @@ def checked(f: Any, given: list[Any]) -> None:
 KERNELS = {"logsumexp": 3, "max and sum": 5}  # results without columns are combined in kernels of their own
 
 
-@pytest.mark.parametrize("name", list(VARIANTS))
+@pytest.mark.parametrize("name", every_second(list(VARIANTS)))
 def test_each_variant_is_two_correct_kernels(name: str, short: None) -> None:
     low = lowered(name, SIZES)
     assert len(low.kernels) <= KERNELS.get(name, 2) and "concat" in low["graph.simplified"], low["kernels"]
     checked(program(name), arrays(name, SIZES, "bf16"))
 
 
-@pytest.mark.parametrize("name", ["full", "causal", "lengths"])
-@pytest.mark.parametrize("s", [48, 50])
+@pytest.mark.parametrize("name, s", every_second(["full", "causal", "lengths"], [48, 50]))
 def test_special_values_in_parts(name: str, s: int, short: None) -> None:
     """Parts of equal and of different length, with huge scores, infinities and nan in queries, keys and values."""
     sizes = SIZES | {"S": s}
@@ -156,7 +155,7 @@ def test_sizes_must_be_known() -> None:
         assert (len(lowered("full", known).kernels) == 2) == (unknown == "S")
 
 
-@pytest.mark.parametrize("name, s", every_second(["full", "causal", "lengths", "logsumexp"], [1, 63, 65, 2049]))
+@pytest.mark.parametrize("name, s", one_in(4, ["full", "causal", "lengths", "logsumexp"], [1, 63, 65, 2049]))
 def test_a_loop_of_unknown_length(name: str, s: int) -> None:
     """Parts that start past the end are empty and change nothing, also in Triton's interpreter."""
     f, sizes = program(name, "f32"), SIZES | {"S": s, "T": 3}
@@ -179,8 +178,7 @@ def test_if_the_product_is_not_split_its_maximum_is_not_split_either() -> None:
     assert len(maxima) == 1
 
 
-@pytest.mark.parametrize("dtype", list(DTYPES))
-@pytest.mark.parametrize("d", [64, 80, 128, 256])
+@pytest.mark.parametrize("dtype, d", every_second(list(DTYPES), [64, 80, 128, 256]))
 def test_little_is_stored_between_the_kernels(dtype: str, d: int) -> None:
     """Each part stores the columns of the product and two numbers for each row. Keys and values are read once."""
     for s in (32768, 32771):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from short_profile import examples
 
 from minitri.base.diagnostics import CompileError, ParseError, render
 from minitri.base.resource_limits import Limits
@@ -20,7 +21,9 @@ from minitri.language.parser import parse_expression, parse_module, parse_type
 from minitri.language.program_forms import from_function, parse_program
 
 LIGHT = settings(max_examples=300, deadline=None)
-FUZZ = settings(max_examples=2000, deadline=None, derandomize=True)  # random while searching for bugs, fixed in CI
+FUZZ = settings(
+    max_examples=examples(500, 2000), deadline=None, derandomize=True
+)  # random while searching for bugs, fixed in CI
 
 
 def module(text: str) -> ast.Module:

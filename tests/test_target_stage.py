@@ -18,7 +18,7 @@ from minitri.triton.emit import emit
 
 TARGETS = ("cuda:90", "cuda:80", "hip:gfx942", "interpreter")
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
-FEW = 30  # random programs; the slow test has more
+FEW = 12  # random programs; the slow test has more
 PRODUCT = {"x": "f16[1024, 512]", "w": "f16[512, 1024]"}
 BLOCKS = mt.Options({"i": 64, "j": 64, "r": 64}, warps=4, stages=3, descriptors=True, persistent=16, registers=128)
 DECISIONS: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # a piece of the stage's text

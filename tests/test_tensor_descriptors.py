@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from scheduled import scheduled
+from short_profile import every_second
 
 import minitri as mt
 from minitri.base.dims import Dim
@@ -113,7 +114,7 @@ def test_loads_that_use_descriptors(name: str) -> None:
     assert parse_programs(low["tile.masked"], masked=True).programs[0].descriptors
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", every_second(list(CASES)))
 def test_descriptors_are_right_at_every_stage(name: str) -> None:
     report = program(name).check(*arrays(name))
     assert report.ok, report

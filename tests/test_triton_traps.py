@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from oracle import Want, exact, named, near
 from oracle_arrays import matmul
+from short_profile import every_second
 from stages import CPU_STAGES, check, refuses
 from strategies import SCHEDULES, Case
 
@@ -120,9 +121,14 @@ def run(text: str, arrays: list[Any], wants: list[Want], schedule: str) -> None:
         check(text, declared(arrays, symbolic), arrays, wants, Case((), schedule=own), on)
 
 
-@pytest.mark.parametrize("schedule", EVERYWHERE)
-@pytest.mark.parametrize("text, arrays, results", [t[1:] for t in TRAPS], ids=[t[0] for t in TRAPS])
-def test_trap(text: str, arrays: list[Any], results: list[Any], schedule: str) -> None:
+def everywhere(values: list[Any]) -> list[Any]:
+    """Parameters (value, schedule). On the CPU, every second combination is a slow test."""
+    return [*every_second(values, SCHEDULES), *(pytest.param(v, "gpu", marks=pytest.mark.gpu) for v in values)]
+
+
+@pytest.mark.parametrize("trap, schedule", everywhere(TRAPS), ids=lambda v: v if isinstance(v, str) else v[0])
+def test_trap(trap: tuple[str, str, list[Any], list[Any]], schedule: str) -> None:
+    _, text, arrays, results = trap
     run(text, arrays, [exact(r, named(r.dtype)) for r in results], schedule)
 
 
@@ -135,8 +141,7 @@ def test_6_exp_is_accurate_near_its_limits(schedule: str) -> None:
     run("exp(x)", [x], [near(np.exp(x.astype(F64)), f32, 2 if schedule == "gpu" else 4)], schedule)
 
 
-@pytest.mark.parametrize("k", [1, 3, 15, 16, 17, 64])
-@pytest.mark.parametrize("schedule", EVERYWHERE)
+@pytest.mark.parametrize("k, schedule", everywhere([1, 3, 15, 16, 17, 64]))
 def test_9_products_are_not_tf32(k: int, schedule: str) -> None:
     """For any K, errors are within the bound of f32. The 10 bits of TF32 exceed it."""
     x, y = rng(5, k), rng(k, 9)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from short_profile import every_second
 from strategies import by_types
 
 import minitri as mt
@@ -86,8 +87,7 @@ def test_scales_are_factored_out_only_if_weights_are_packed() -> None:
     assert len(many.kernels) == 2
 
 
-@pytest.mark.parametrize("name", list(CASES))
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name, wide", every_second(list(CASES), [False, True]))
 def test_every_stage(name: str, wide: bool, of_any_size: None) -> None:
     """Results have 16 or 32 bits. For 32 bits, `check` allows smaller errors."""
     text, types, _ = CASES[name]
