@@ -15,6 +15,7 @@ from minitri.base.tf32_splitting import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
+from minitri.kernels.ir import Dot, Load
 from minitri.optimize import pack_operands
 from minitri.optimize.product_cost import PACES
 from minitri.runtime.call_binding import bind
@@ -137,7 +138,7 @@ CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] =
     "small": ("x @ w.mT", NT, {"M": 128, "K": 128, "N": 128}, "cuda:90", ["ieee"]),
     "symbolic rows": ("x @ w.mT", NT, {"K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
     "odd rows": ("x @ w.mT", NT, {"M": 130, "K": 2049, "N": 1024}, "cuda:90", ["tf32x3"]),
-    "odd rows, few": ("x @ w.mT", NT, {"M": 64, "K": 2049, "N": 1024}, "cuda:90", ["ieee"]),
+    "odd rows, few": ("x @ w.mT", NT, {"M": 64, "K": 2049, "N": 1024}, "cuda:90", ["tf32x3"]),
     "attention": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["tf32x3"] * 2),
     "attention with few rows": ("softmax(x @ w.mT) @ w", {"x": "f32[8, 16, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["ieee"] * 2),
     "attention with many scores": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 8192}, "cuda:90", ["ieee"] * 2),
@@ -202,6 +203,23 @@ def test_products_of_any_layout_are_right_at_every_stage(
     assert [dot.precision for kernel in plan.kernels for dot in kernel.dots] == products
     report = check(f, bind(f.function, tuple(given), {}), ("cuda",), shrinking=False)
     assert report.ok, report
+
+
+@pytest.mark.parametrize(("m", "first"), [(512, "w"), (2048, "x")])
+@pytest.mark.parametrize("text", ["x @ w", "relu(x @ w + b)"])
+def test_swapped_factors_stay_swapped_in_the_kernel(text: str, m: int, first: str) -> None:
+    """Copying w for 512 rows would take too long. So w is the first factor: only the second must be contiguous along the depth."""
+    f = mt.compile(text, x=f"f32[{m}, 4096]", w="f32[4096, 8192]", b="f32[8192]")
+    *_, program = f.lower(target="h200").compilation.value("tile")
+    (dot,) = (op for op in program.ops() if isinstance(op, Dot))
+    a, _ = program.factors(dot)
+    assert isinstance(a, Load) and a.buffer.name == first
+
+
+def test_a_small_factor_is_copied_for_a_product_of_parts() -> None:
+    """The rows of w do not begin at multiples of 16 bytes. A copy takes less time than a product in IEEE arithmetic."""
+    low = mt.compile("x @ w.mT", x="f32[744, 4090]", w="f32[64, 4090]").lower(target="h200")
+    assert "tf32x3" in low["kernels"] and len(low.kernels) > 1
 
 
 # ---- the check after the loop ------------------------------------------------------------

@@ -181,6 +181,38 @@ def test_a_tile_is_small_if_one_instruction_loads_elements_that_are_far_apart(
     assert math.prod(block for _, block in scheduled(kernel).axes.values()) == elements
 
 
+STRIDED = [
+    # three contiguous axes: of x, of y and of the result
+    ("permute_dims(concat((x, y.mT), axis=2), (2, 1, 0)) * z", {"x": "bf16[64, 2048, 200]", "y": "bf16[64, 200, 2048]", "z": "bf16[400, 2048, 64]"},
+     {"i": 16, "j": 16, "k": 32}),
+    ("permute_dims(concat((x, y.mT), axis=2), (2, 1, 0)) * z", {"x": "f32[64, 2048, 200]", "y": "f32[64, 200, 2048]", "z": "f32[400, 2048, 64]"},
+     {"i": 8, "j": 8, "k": 32}),
+    # neighbouring elements of c lie 256 bytes apart, and all indices k need them again
+    ("x - permute_dims(c, (1, 2, 0))", {"x": "f32[64, 127, 4090]", "c": "f32[4090, 64, 1]"}, {"i": 1, "j": 16, "k": 64}),
+    ("x - c.mT", {"x": "f32[64, 127, 4090]", "c": "f32[64, 4090, 1]"}, {"i": 1, "j": 1, "k": 1024}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "types", "blocks"), STRIDED)
+def test_a_tile_uses_all_elements_of_a_sector(text: str, types: dict[str, str], blocks: dict[str, int]) -> None:
+    (kernel,) = mt.compile(text, **types).lower(target="cuda:90").compilation.value("kernels").kernels
+    assert {name: block for name, (_, block) in scheduled(kernel).axes.items()} == blocks
+
+
+@pytest.mark.parametrize(("a", "b", "c"), [(1, 1, 1), (3, 17, 5), (33, 18, 9), (70, 3, 40)])
+@pytest.mark.parametrize("text", [
+    "permute_dims(concat((x, y.mT), axis=2), (2, 1, 0)) * z", "x - permute_dims(w, (2, 1, 0))[:, :, :1]",
+])  # fmt: skip
+def test_strided_tiles_are_right_at_every_stage(text: str, a: int, b: int, c: int) -> None:
+    shapes = {"x": (a, b, c), "y": (a, c, b), "z": (2 * c, b, a), "w": (c, b, a)}
+    shapes = {name: shape for name, shape in shapes.items() if re.search(rf"\b{name}\b", text)}
+    f = mt.compile(text, **{name: f"f32[{', '.join(map(str, shape))}]" for name, shape in shapes.items()})
+    given = [np.random.default_rng(1).normal(size=shape).astype(np.float32) for shape in shapes.values()]
+    given[0].flat[-1] = np.nan
+    report = check(f, bind(f.function, tuple(given), {}), ("cuda",), shrinking=False)
+    assert report.ok, report
+
+
 def test_few_elements_have_few_warps() -> None:
     sizes = (
         ("x + 1", "300", 4),
@@ -264,6 +296,7 @@ def test_columns_of_two_arrays_get_more_warps() -> None:
     ("softmax(x, axis=1)", "bf16[64, 4, 99999]", 256, 4), ("sum(x, axis=1)", "f32[1000000, 8, 4]", 4, 4),
     ("sum(x, axis=1)", "bf16[32, 3, 50176]", 512, 1), ("sum(x, axis=1)", "f32[32, 16, 50176]", 128, 1), ("var(x, axis=1)", "f32[32, 3, 50176]", 512, 2),
     ("var(x, axis=1)", "bf16[32, 8, 50176]", 512, 2), ("var(x, axis=1)", "f32[32, 16, 50176]", 64, 1),
+    ("softmax(x, axis=0)", "bf16[128, 262144]", 64, 4), ("softmax(x, axis=0)", "bf16[128, 65536]", 32, 2), ("softmax(x, axis=0)", "f32[128, 262144]", 32, 4),
 ])  # fmt: skip
 def test_few_warps_hold_short_columns(text: str, x: str, block: int, warps: int) -> None:
     """Columns of up to 32 elements if they are only reduced, and of up to 256 elements if they are also written."""

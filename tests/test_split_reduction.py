@@ -53,6 +53,28 @@ def test_rows_of_several_axes_are_read_once(text: str) -> None:
     assert report.ok, report
 
 
+def test_rows_that_are_columns_in_memory_are_parts_only_if_they_fill_half_of_the_chip() -> None:
+    """One program reduces 64 neighbouring rows of a transposed array."""
+    f = mt.compile("sum(x * x), max(x, axis=1)", **X)
+    for rows, by_rows in ((2048, False), (8192, True)):
+        x = np.zeros((64, rows), np.float32).T
+        found = f.lower(x, target="h100").compilation.value("graph.simplified").splits
+        assert (rows in [s.parts for s in found]) == by_rows, found
+
+
+@pytest.mark.parametrize(
+    "text", ["max(abs(pad(x, ((0, 0), (1, 0)))))", "var(pad(cumulative_sum(x, axis=1), ((0, 0), (1, 0))), axis=1)"]
+)
+def test_padded_columns_are_reduced_in_parts(text: str) -> None:
+    """Long rows of an array that is transposed in memory are long columns."""
+    x = np.zeros((4095, 256), np.float32).T
+    low = mt.compile(text, **X).lower(x, target="h100")
+    splits = low.compilation.value("graph.simplified").splits
+    assert splits and all(s.parts >= 16 for s in splits), splits
+    report = mt.compile(text, **X).check(np.random.default_rng(0).normal(size=(600, 5)).astype(np.float32).T)
+    assert report.ok, report
+
+
 def test_many_rows_are_added_in_parts() -> None:
     low = mt.compile("sum(x * x), max(x, axis=1)", **X).lower(M=65536, N=128, target="h100")
     assert [[str(a.extent) for a in k.axes] for k in low.compilation.value("kernels").kernels] == [

@@ -42,7 +42,7 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """
     if not any(isinstance(n, Reduce) for n in graph.nodes()):
         return graph
-    several, by_rows = joinable(graph, gaps), rows_first(graph, chip)
+    several, by_rows = joinable(graph, gaps), rows_first(graph, chip, gaps)
 
     def parts(node: Reduce) -> int:
         return choose(node, chip, gaps)[1]

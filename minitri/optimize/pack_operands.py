@@ -34,7 +34,7 @@ the tensor core would wait for each block of the factor. In `(x + y).mT @ z` wit
 factor has the layout of x. Such a copy reads and writes rows, and needs no zeros. If a 16-bit factor is copied without
 zeros, all products with this factor read the copy. Only a product with many rows copies its 8-bit weights. The
 copied 8-bit weights are not yet multiplied by their scale (weight_scales.py). If the product has few rows, tensor cores
-take 8-bit weights from registers (fusion/computed_factor_first.py). If a factor is a padded running sum, such as
+take 8-bit weights from registers (fusion/factor_order.py). If a factor is a padded running sum, such as
 `pad(cumulative_sum(x), 1)`, a kernel must store the running sum anyway. The kernel then stores the padded running sum
 instead, so the product loads a plain array.
 
@@ -76,7 +76,7 @@ WORTH = 1 << 34  # the fewest operations of a product whose first factor is copi
 WORTH_COMPUTED = 1 << 31  # the same for a second factor
 WORTH_F32 = 1 << 30  # the same in f32, and for a concatenation; 2**30 operations take more than ten microseconds
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
-WORTH_OF_COPY = 1 << 29  # the same if a factor is copied, and for rows at odd multiples of 2 bytes
+WORTH_OF_COPY = 1 << 29  # the same for rows at odd multiples of 2 bytes
 WORTH_OF_SINGLE, DEPTH_OF_SINGLE = 1 << 26, 256  # the same for rows at odd multiples of 2 bytes and a longer depth
 SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
@@ -182,7 +182,7 @@ def _moves_second(node: Contract, layouts: Layouts, wanted: str) -> bool:
     # each row of the result uses each element of the second factor once
     depth, rows = node.rank - 2, node.shape[-2].constant or 0
     if wanted == "depth" and node.precision != "tf32":  # the copy pays, or `_cheapest` would have chosen another layout
-        return _is_large(node, WORTH_OF_COPY) and not is_along_depth(node.b, depth, layouts)
+        return _is_large(node, WORTH_OF_PARTS) and not is_along_depth(node.b, depth, layouts)
     if not is_read(node.b):
         return False
     reuse, worth = _least(node)
@@ -225,7 +225,7 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
         varies = {*range(factor.rank)}.difference(_repeated(factor))
         elements = math.prod(int(factor.shape[k]) for k in varies)
         # The time follows from the bytes that a copy moves, so a copy does not pay if few rows use each element.
-        return time_of_copy(chip, elements) if _is_large(node, WORTH_OF_COPY) else math.inf
+        return time_of_copy(chip, elements)
 
     apart = not fits(node.b, node.rank - 2, layouts, "columns")
     times = {

@@ -58,7 +58,7 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     The argument `layouts` maps the name of each input that is not contiguous in memory to the strides of this input.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
-    looped, chained, rows = loops(graph), _chained(graph), rows_first(graph, chip)
+    looped, chained, rows = loops(graph), _chained(graph), rows_first(graph, chip, layouts)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
         if node in rows and node not in looped:
@@ -69,7 +69,7 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     return split(graph, split_reductions, halves, Reduce)
 
 
-def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
+def rows_first(graph: Graph, chip: Chip, layouts: Layouts = {}) -> dict[Node, int]:
     """Returns the reductions that are computed row by row. The first step reduces each row, and the second step
     combines the results of the rows. The returned dict maps each reduction to an axis k. A row consists of all axes
     from k to the last axis.
@@ -88,20 +88,23 @@ def rows_first(graph: Graph, chip: Chip) -> dict[Node, int]:
 
     def shared(n: Reduce) -> int:
         known = (rows[x] for x, _ in _computed(n) if x in rows)
-        return max((k for k, shape in known if shape == n.x.shape and _has_many_rows(n, k, chip)), default=0)
+        return max((k for k, shape in known if shape == n.x.shape and _has_many_rows(n, k, chip, layouts)), default=0)
 
     chained = _chained(graph) if rows else set[Node]()
     alone = [n for n in graph.nodes() if isinstance(n, Reduce) and n not in chained] if rows else []
     return {n: first for n in alone if (first := shared(n)) > 0}
 
 
-def _has_many_rows(node: Reduce, first: int, chip: Chip) -> bool:
+def _has_many_rows(node: Reduce, first: int, chip: Chip, layouts: Layouts) -> bool:
     """Checks whether a reduction has enough long rows to reduce each row separately, as the first of two steps."""
     if node.op in POSITIONS or any(e.constant is None for e in node.x.shape):
         return False
     rows, row = [int(node.x.shape[k]) for k in node.axes if k < first], [int(e) for e in node.x.shape[first:]]
     whole = len(node.axes) == len(rows) + len(row)  # each row is reduced completely
-    return whole and math.prod(rows) >= chip.multiprocessors and math.prod(row) >= SHORTEST_ROW
+    # a program reduces one row, or LANES rows that are neighbours in memory: then it is enough to fill half of the GPU
+    neighbours = max(contiguous_axes(node, layouts)[1], default=first) < first
+    least = chip.multiprocessors * LANES // 2 if neighbours else chip.multiprocessors
+    return whole and math.prod(rows) >= least and math.prod(row) >= SHORTEST_ROW
 
 
 def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
@@ -232,9 +235,9 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
     array or matrix product. The set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
-    for x, index in _computed(node, ir.Scan):
+    for x, index in _computed(node, ir.Scan, Concat):
         size = product(list(x.shape)).constant or 0
-        if isinstance(x, (Input, Contract, Concat)) and x.rank and size > largest:
+        if isinstance(x, (Input, Contract)) and x.rank and size > largest:
             symbols = index[_fastest(x, layouts)].symbols()
             along = {k for k in range(node.x.rank) if axis_symbol(k) in symbols}
             largest, width, found = size, x.dtype.bytes, along

@@ -18,7 +18,7 @@ from minitri.base.nodes import grouped
 from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, Reduce, is_copy
 from minitri.kernels.demand import NotOneKernel
-from minitri.optimize.fusion.computed_factor_first import in_order, trial_kernel
+from minitri.optimize.fusion.factor_order import in_order, trial_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.one_kernel import one_kernel
 from minitri.optimize.fusion.shared_axes import MAX_BUFFERS, FusedIndexing

@@ -38,7 +38,7 @@ class FusedIndexing(Indexing):
         over `loop`. The file one_kernel.py sets both fields, `loop` and `held`.
     `in_parts`: results, such as `2 * x`, of which each grid program of a split reduction stores a part. The value for a
         result is True if the axes of this result are permuted.
-    `transposed`: whether a product's column axis comes before its row axis. The file computed_factor_first.py sets
+    `transposed`: whether a product's column axis comes before its row axis. The file factor_order.py sets
         `transposed`.
     """
 

@@ -15,7 +15,7 @@ memory. The tiles and their speeds come from measurements on an H200. The depth 
     the other is stored.
   - Few tiles: each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
   - Computed second factor: the product is transposed, so that the computed factor comes first and stays in registers
-    (optimize/fusion/computed_factor_first.py). There are few registers, so tiles have few columns. While one program
+    (optimize/fusion/factor_order.py). There are few registers, so tiles have few columns. While one program
     computes its factor, another program on the same multiprocessor multiplies. A cost model chooses the number of rows
     (optimize/dequantised_product_cost.py).
   - Few rows: most of the time is spent on loading the second factor once. Tiles are narrow, and as many blocks are in

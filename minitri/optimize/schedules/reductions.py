@@ -46,6 +46,7 @@ FEW = 2  # with this many programs for each multiprocessor or fewer, most of the
 THREADS, ELEMENTS = 32, 256  # threads of a warp, and its elements if a thread has eight
 SHORT_ROW = 64  # longest row of which a warp computes several at once
 SHORT_COLUMN = 32  # longest column that one warp holds whole
+MANY_COLUMNS, CACHE_LINE = 1024, 128  # columns for each multiprocessor, and bytes of a cache line
 SHORTEST_COLUMN = 8  # longest reduced column of which a program holds 8 kilobytes
 DEAR = 3  # with this many special functions of f32 for each element, a thread has few elements
 
@@ -370,6 +371,9 @@ def _kept_columns(
     # 256 bytes of each row; fewer if columns are long, more if columns are very short
     shortest = 8192 if column <= SHORTEST_COLUMN and _only_reduces(kernel) else 2048
     width = max(narrowest, max(min(256, 8192 // column), shortest // column) // bytes)
+    # If there are many columns, a program reads whole cache lines of each row.
+    if columns >= MANY_COLUMNS * chip.multiprocessors and 2 * column <= HELD_COLUMN and not scans:
+        width = max(width, CACHE_LINE // bytes)
     # if there are few columns, longer columns than usual are kept in registers
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
     # Every thread of a column repeats what is computed once for the column, such as a square root. If there are many

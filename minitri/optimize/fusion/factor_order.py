@@ -1,11 +1,15 @@
-"""Transposes a matrix product so that the computed factor comes before the loaded factor.
+"""Chooses which factor of a matrix product a kernel multiplies first: a computed factor comes before a loaded factor.
 
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
-The function `in_order` changes the order of a kernel's axes. If the first factor of a product is loaded and the second
-factor is computed, the column axis comes before the row axis. For example, the second factor can be computed from 8-bit
-weights, while the first factor is only loaded. Tensor cores of Hopper GPUs take computed values from registers, but
-only as the first operand of a multiplication.
+The order of a kernel's axes decides which factor is the first operand of a multiplication. The function `in_order`
+exchanges the row axis and the column axis of a product in two cases. In the first case, the first factor is loaded and
+the second factor is computed. For example, the second factor can be computed from 8-bit weights, while the first factor
+is only loaded. Tensor cores of Hopper GPUs take computed values from registers, but only as the first operand of a
+multiplication. In the second case, the order of the axes would exchange the factors of a product of TF32 parts. The
+pass `pack-operands` has chosen which of these factors comes first, because only the first one can have any layout. For
+example, it writes `x @ w` as `(w.mT @ x.mT).mT`. For f32 arrays of the shapes [512, 4096] and [4096, 8192], this product
+takes 425 microseconds. In the order of the axes it would take 976 microseconds (H200).
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous
@@ -21,7 +25,9 @@ def in_order(part: FusedIndexing) -> FusedIndexing:
     transposed.
     """
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
-    part.transposed = contracts and part.loop is None and _is_second_computed(trial_kernel(part))
+    if contracts and part.loop is None:
+        kernel = trial_kernel(part)
+        part.transposed = _is_second_computed(kernel) or _is_exchanged(kernel)
     return part
 
 
@@ -46,3 +52,10 @@ def _is_second_computed(kernel: Kernel) -> bool:
     # a product with few rows is worth transposing only if a factor is computed from 8-bit values
     worth = rows is None or rows > FEW_ROWS or all(reads_bytes(d) for d in kernel.dots)
     return halves and any(second) and not any(first) and worth
+
+
+def _is_exchanged(kernel: Kernel) -> bool:
+    """Checks whether the order of the axes would exchange the two factors of a product of TF32 parts."""
+    names, (first, *others) = [a.name for a in kernel.axes], kernel.dots
+    row, column = first.tile
+    return not others and first.precision == "tf32x3" and names.index(row) > names.index(column)
