@@ -63,7 +63,8 @@ ONE_KERNEL = {
 def test_one_kernel(name: str, dtype: str) -> None:
     text, types = ONE_KERNEL[name]
     program = mt.compile(text, **{n: dtype + t for n, t in types.items()})
-    known = {"M": 1000, "N": 777} | ({"K": 129} if "K" in str(types) else {})
+    # a larger f32 product has a second kernel, which copies w for tensor cores
+    known = {"M": 100, "N": 777, "K": 129} if "K" in str(types) else {"M": 1000, "N": 777}
     for sizes in ({}, known):
         assert len(program.lower(**sizes).kernels) == 1
 

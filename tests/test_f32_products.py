@@ -13,6 +13,7 @@ from minitri.base.numpy_array_operations import contract
 from minitri.base.operators_unlike_numpy import round_to_tf32
 from minitri.base.tf32_splitting import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
+from minitri.graph.ir import Contract
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Dot, Load
@@ -220,6 +221,19 @@ def test_a_small_factor_is_copied_for_a_product_of_parts() -> None:
     """The rows of w do not begin at multiples of 16 bytes. A copy takes less time than a product in IEEE arithmetic."""
     low = mt.compile("x @ w.mT", x="f32[744, 4090]", w="f32[64, 4090]").lower(target="h200")
     assert "tf32x3" in low["kernels"] and len(low.kernels) > 1
+
+
+@pytest.mark.parametrize("dtype, rank", [("f32", 2), ("bf16", 3)])
+def test_a_batch_with_normalised_rows_is_one_product_of_parts(dtype: str, rank: int) -> None:
+    """A product of TF32 parts shares no loop with the mean of a row, so its batch axis can become rows."""
+    text, types = "layer_norm(x) @ w.mT", {"x": f"{dtype}[878, 3, 4096]", "w": f"{dtype}[16, 4096]"}
+    low = mt.compile(text, **types).lower(target="h200")
+    product = next(n for n in low.compilation.value("graph.rows").nodes() if isinstance(n, Contract))
+    assert product.rank == rank
+    shapes = [(5, 3, 70), (16, 70)]
+    f = mt.compile(text, x="f32[B, M, K]", w="f32[N, K]")
+    given = tuple(np.random.default_rng(0).normal(size=s).astype(F32) for s in shapes)
+    assert (report := check(f, bind(f.function, given, {}), ("cuda",), shrinking=False)).ok, report
 
 
 # ---- the check after the loop ------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ def test_a_text_gives_a_diagnostic_or_a_program(kind: str, seed: int, count: int
     counts, _ = tried(count, seed, only=kind)
     assert counts.total() == count
     assert len(counts) > 1, "inputs of this kind are all alike"
+
+
+def test_blank_lines_take_linear_time() -> None:
+    """The search for a repair once took more than five seconds, quadratic in the number of blank lines."""
+    start = time.process_time()
+    with pytest.raises(ParseError):
+        mt.compile("\n" * 19000)
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.slow

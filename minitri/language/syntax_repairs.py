@@ -139,7 +139,7 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
             yield _made(error, edits, help=error.help or "line it up with its block")
     if "only functions stand" in error.message:
         yield from _inlined(error, span, place)
-    names = re.findall(r"(?:^\s*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)
+    names = re.findall(r"(?:^[ \t]*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)
     if word in ("return", "pass") and names:
         yield _made(error, [Edit(span, f"return {names[-1]}")])
     if _PUNCTUATION.fullmatch(word):

@@ -15,7 +15,7 @@ axis if the product's result is stored transposed.
 The pass `batch-into-rows` changes only matrix products whose sizes are known. The pass does not change products of
 8-bit weights, which have special tiles for few rows. A batch stays unchanged if its products have different second
 factors along the last batch axis. A product keeps its batch axes if it could share a loop with other reductions, as in
-attention.
+attention. A product of TF32 parts (f32_products.py) shares no loop.
 """
 
 import math
@@ -27,19 +27,30 @@ from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import GraphTerms
 from minitri.optimize.collapse_reduced_axes import places
 from minitri.optimize.dequantised_product_cost import is_converted
+from minitri.optimize.pack_operands import suits_parts
 from minitri.optimize.split_kv import MAX_HELD, loops
 
 ROWS = 128  # the rows of a large tile
 
 
-def fold(graph: Graph) -> Graph:
-    """Returns the graph in which batches of matrix products with few rows become single products with many rows."""
+def fold(graph: Graph, parts: bool = False) -> Graph:
+    """Returns the graph in which batches of matrix products with few rows become single products with many rows. The
+    argument `parts` says whether tensor cores compute f32 products as sums of products of TF32 parts.
+    """
     if not any(map(_is_faster_as_one, graph.nodes())) or loops(graph):
         return graph
-    return rewritten(graph, fold, lambda i, _, made: _folded(i, made) if _is_faster_as_one(made) else None)
+
+    def folded(i: Interner, _: Node, made: Node) -> Node | None:
+        if not _is_faster_as_one(made):
+            return None
+        whole = _folded(i, made)
+        alone = not _could_share_a_loop(made) or parts and isinstance(whole.x, Contract) and suits_parts(whole.x)
+        return whole if alone else None
+
+    return rewritten(graph, fold, folded)
 
 
-def _folded(i: Interner, node: Contract) -> Node:
+def _folded(i: Interner, node: Contract) -> View:
     """Replaces a batch of products by a view of one large product."""
     count = _shared(node)
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
@@ -71,7 +82,10 @@ def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
     rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
     # 45 products of 32 rows need 45 tiles of 128 rows, but one product of 45 * 32 rows needs only 12
     tiles, tiles_as_one = products * -(-rows // ROWS), -(-rows * products // ROWS)
-    if products < 2 or tiles <= tiles_as_one or is_converted(node):
-        return False
-    # a loop that holds all columns could also compute the reductions that the first factor needs over the depth
-    return int(node.shape[-1]) > MAX_HELD or not GraphTerms(node.a, (node.rank - 1,), permuted=True).needs()
+    return products > 1 and tiles > tiles_as_one and not is_converted(node)
+
+
+def _could_share_a_loop(node: Contract) -> bool:
+    """Checks whether a loop of a product could also compute the reductions that its first factor needs."""
+    # such a loop holds all columns of the product
+    return int(node.shape[-1]) <= MAX_HELD and bool(GraphTerms(node.a, (node.rank - 1,), permuted=True).needs())

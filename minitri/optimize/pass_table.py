@@ -172,7 +172,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "simplify", "graph.folded", "simplify:simplify", instead=lambda g, c: legalise(g)),
     room(graph_pass, "strength-reduction", "graph.strength", "strength_reduction:reduce_strength"),
     room(graph_pass, "round-products", "graph.rounded", "round_products:round_products", gpu=True),
-    room(graph_pass, "batch-into-rows", "graph.rows", "batch_into_rows:fold", gpu=True),
+    room(graph_pass, "batch-into-rows", "graph.rows", "batch_into_rows:fold", tf32_parts, gpu=True),
     room(graph_pass, "pack-operands", "graph.packed", "pack_operands:pack", lambda c: c.layouts, chip, tf32_parts, gpu=True),
     room(graph_pass, "f32-products", "graph.precise", "f32_products:on_tensor_cores", lambda c: c.layouts, lambda c: has_fast_tf32(c.target)),
     room(graph_pass, "collapse-reduced-axes", "graph.collapsed", "collapse_reduced_axes:collapse", chip, lambda c: c.layouts, gpu=True),
