@@ -18,7 +18,7 @@ def one_in(step: int, *axes: Sequence[Any]) -> list[Any]:
     """All combinations of one value of each axis. Every combination whose positions add up to a multiple of `step`
     is tested always. The others are slow tests.
 
-    A value of one axis is thus tested always with one in `step` values of the other axes.
+    Each value is always tested with one in `step` values of the other axes.
     """
     places = product(*(range(len(axis)) for axis in axes))
     return [
@@ -38,7 +38,7 @@ def slow_except(quick: Collection[Any], values: Iterable[Any]) -> list[Any]:
 
 
 def numbers(quick: int, full: int) -> list[Any]:
-    """The numbers below `full`, for example seeds. From `quick` on they are slow tests."""
+    """The numbers below `full`, for example seeds. Numbers from `quick` up are slow tests."""
     return slow_except(range(quick), range(full))
 
 

@@ -217,6 +217,14 @@ def test_swapped_factors_stay_swapped_in_the_kernel(text: str, m: int, first: st
     assert isinstance(a, Load) and a.buffer.name == first
 
 
+@pytest.mark.parametrize("order", ["(1, 2, 0)", "(2, 1, 0)", "(2, 0, 1)", "(0, 1, 2)"])
+def test_factors_keep_their_order_if_the_axes_of_a_result_are_permuted(order: str) -> None:
+    text, types = f"permute_dims(x @ w, {order})", {"x": "f32[8, 512, 4096]", "w": "f32[8, 4096, 4096]"}
+    *_, program = mt.compile(text, **types).lower(target="h200").compilation.value("tile")
+    (dot,) = (op for op in program.ops() if isinstance(op, Dot))
+    assert program.factors(dot) == (dot.a, dot.b)
+
+
 def test_a_small_factor_is_copied_for_a_product_of_parts() -> None:
     """The rows of w do not begin at multiples of 16 bytes. A copy takes less time than a product in IEEE arithmetic."""
     low = mt.compile("x @ w.mT", x="f32[744, 4090]", w="f32[64, 4090]").lower(target="h200")

@@ -189,6 +189,9 @@ STRIDED = [
      {"i": 8, "j": 8, "k": 32}),
     # neighbouring elements of c lie 256 bytes apart, and all indices k need them again
     ("x - permute_dims(c, (1, 2, 0))", {"x": "f32[64, 127, 4090]", "c": "f32[4090, 64, 1]"}, {"i": 1, "j": 16, "k": 64}),
+    ("permute_dims(concat((x, y.mT), axis=2), (2, 1, 0)) * z", {"x": "bf16[32, 32, 16]", "y": "bf16[32, 16, 32]", "z": "bf16[32, 32, 32]"},
+     {"i": 1, "j": 32, "k": 16}),  # so few elements that tiles of three axes would leave most of the chip idle
+    ("x[:, :, ::2] - permute_dims(c, (1, 2, 0))", {"x": "f32[64, 127, 8180]", "c": "f32[4090, 64, 1]"}, {"i": 1, "j": 1, "k": 512}),
     ("x - c.mT", {"x": "f32[64, 127, 4090]", "c": "f32[64, 4090, 1]"}, {"i": 1, "j": 1, "k": 1024}),
 ]  # fmt: skip
 
@@ -296,7 +299,7 @@ def test_columns_of_two_arrays_get_more_warps() -> None:
     ("softmax(x, axis=1)", "bf16[64, 4, 99999]", 256, 4), ("sum(x, axis=1)", "f32[1000000, 8, 4]", 4, 4),
     ("sum(x, axis=1)", "bf16[32, 3, 50176]", 512, 1), ("sum(x, axis=1)", "f32[32, 16, 50176]", 128, 1), ("var(x, axis=1)", "f32[32, 3, 50176]", 512, 2),
     ("var(x, axis=1)", "bf16[32, 8, 50176]", 512, 2), ("var(x, axis=1)", "f32[32, 16, 50176]", 64, 1),
-    ("softmax(x, axis=0)", "bf16[128, 262144]", 64, 4), ("softmax(x, axis=0)", "bf16[128, 65536]", 32, 2), ("softmax(x, axis=0)", "f32[128, 262144]", 32, 4),
+    ("softmax(x, axis=0)", "bf16[128, 262144]", 64, 4), ("softmax(x, axis=1)", "bf16[4096, 128, 96]", 32, 2), ("softmax(x, axis=0)", "bf16[128, 65536]", 32, 2), ("softmax(x, axis=0)", "f32[128, 262144]", 32, 4),
 ])  # fmt: skip
 def test_few_warps_hold_short_columns(text: str, x: str, block: int, warps: int) -> None:
     """Columns of up to 32 elements if they are only reduced, and of up to 256 elements if they are also written."""

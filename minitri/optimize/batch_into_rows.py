@@ -15,7 +15,8 @@ axis if the product's result is stored transposed.
 The pass `batch-into-rows` changes only matrix products whose sizes are known. The pass does not change products of
 8-bit weights, which have special tiles for few rows. A batch stays unchanged if its products have different second
 factors along the last batch axis. A product keeps its batch axes if it could share a loop with other reductions, as in
-attention. A product of TF32 parts (f32_products.py) shares no loop.
+attention. A product that is large enough for TF32 parts (f32_products.py) would share no loop, so its batch axes become
+rows.
 """
 
 import math
@@ -43,15 +44,14 @@ def fold(graph: Graph, parts: bool = False) -> Graph:
     def folded(i: Interner, _: Node, made: Node) -> Node | None:
         if not _is_faster_as_one(made):
             return None
-        whole = _folded(i, made)
-        alone = not _could_share_a_loop(made) or parts and isinstance(whole.x, Contract) and suits_parts(whole.x)
-        return whole if alone else None
+        one, whole = _folded(i, made)
+        return whole if not _could_share_a_loop(made) or parts and suits_parts(one) else None
 
     return rewritten(graph, fold, folded)
 
 
-def _folded(i: Interner, node: Contract) -> View:
-    """Replaces a batch of products by a view of one large product."""
+def _folded(i: Interner, node: Contract) -> tuple[Contract, View]:
+    """Returns one large product in place of a batch of products, and the view of it that has the shape of the batch."""
     count = _shared(node)
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
     split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))
@@ -62,7 +62,7 @@ def _folded(i: Interner, node: Contract) -> View:
     b = i.view(node.b, (*node.shape[:lead], depth, columns), index)
     one = i.contract(a, b, node.precision)
     row = sum((axis(k) * stride for k, stride in enumerate(contiguous(rows), lead)), ZERO)
-    return i.view(one, node.shape, (*kept, row, axis(node.rank - 1)))
+    return one, i.view(one, node.shape, (*kept, row, axis(node.rank - 1)))
 
 
 def _shared(node: Contract) -> int:

@@ -76,8 +76,8 @@ WORTH = 1 << 34  # the fewest operations of a product whose first factor is copi
 WORTH_COMPUTED = 1 << 31  # the same for a second factor
 WORTH_F32 = 1 << 30  # the same in f32, and for a concatenation; 2**30 operations take more than ten microseconds
 WORTH_OF_PARTS = 1 << 26  # the fewest operations of a product of TF32 parts
-WORTH_OF_COPY = 1 << 29  # the same for rows at odd multiples of 2 bytes
-WORTH_OF_SINGLE, DEPTH_OF_SINGLE = 1 << 26, 256  # the same for rows at odd multiples of 2 bytes and a longer depth
+WORTH_OF_COPY = 1 << 29  # the fewest operations of a 16-bit product, for rows at odd multiples of 2 bytes
+WORTH_OF_SINGLE, DEPTH_OF_SINGLE = 1 << 26, 256  # the same with a longer depth
 SIDE_OF_PARTS, COLUMNS_OF_PARTS = 32, 16  # the fewest rows (tensor cores compute 64 at a time) and columns
 LARGEST = 1 << 28  # the most elements of scores that are stored between the products of attention
 
@@ -224,7 +224,7 @@ def _cheapest(node: Contract, layouts: Layouts, chip: Chip) -> str:
     def copied(factor: Node) -> float:
         varies = {*range(factor.rank)}.difference(_repeated(factor))
         elements = math.prod(int(factor.shape[k]) for k in varies)
-        # The time follows from the bytes that a copy moves, so a copy does not pay if few rows use each element.
+        # The time depends on the bytes moved. For few rows, it exceeds the time of the product.
         return time_of_copy(chip, elements)
 
     apart = not fits(node.b, node.rank - 2, layouts, "columns")

@@ -101,10 +101,10 @@ def _has_many_rows(node: Reduce, first: int, chip: Chip, layouts: Layouts) -> bo
         return False
     rows, row = [int(node.x.shape[k]) for k in node.axes if k < first], [int(e) for e in node.x.shape[first:]]
     whole = len(node.axes) == len(rows) + len(row)  # each row is reduced completely
-    # a program reduces one row, or LANES rows that are neighbours in memory: then it is enough to fill half of the GPU
-    neighbours = max(contiguous_axes(node, layouts)[1], default=first) < first
-    least = chip.multiprocessors * LANES // 2 if neighbours else chip.multiprocessors
-    return whole and math.prod(rows) >= least and math.prod(row) >= SHORTEST_ROW
+    many, programs = chip.multiprocessors, math.prod(int(e) for e in node.x.shape[:first])
+    if max(contiguous_axes(node, layouts)[1], default=first) < first:  # rows that are neighbours in memory
+        programs = 2 * programs // LANES  # one program reduces LANES rows, so half as many programs are enough
+    return whole and programs >= many and math.prod(rows) >= many and math.prod(row) >= SHORTEST_ROW
 
 
 def _by_rows(i: Interner, node: Reduce, first: int, chip: Chip) -> Halves:
@@ -237,7 +237,7 @@ def contiguous_axes(node: Reduce | ir.Scan, layouts: Layouts = {}) -> tuple[int,
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node, ir.Scan, Concat):
         size = product(list(x.shape)).constant or 0
-        if isinstance(x, (Input, Contract)) and x.rank and size > largest:
+        if isinstance(x, (Input, Contract, Reduce)) and x.rank and size > largest:
             symbols = index[_fastest(x, layouts)].symbols()
             along = {k for k in range(node.x.rank) if axis_symbol(k) in symbols}
             largest, width, found = size, x.dtype.bytes, along

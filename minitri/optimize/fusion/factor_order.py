@@ -6,10 +6,10 @@ The order of a kernel's axes decides which factor is the first operand of a mult
 exchanges the row axis and the column axis of a product in two cases. In the first case, the first factor is loaded and
 the second factor is computed. For example, the second factor can be computed from 8-bit weights, while the first factor
 is only loaded. Tensor cores of Hopper GPUs take computed values from registers, but only as the first operand of a
-multiplication. In the second case, the order of the axes would exchange the factors of a product of TF32 parts. The
-pass `pack-operands` has chosen which of these factors comes first, because only the first one can have any layout. For
-example, it writes `x @ w` as `(w.mT @ x.mT).mT`. For f32 arrays of the shapes [512, 4096] and [4096, 8192], this product
-takes 425 microseconds. In the order of the axes it would take 976 microseconds (H200).
+multiplication. The second case is a product of TF32 parts whose result is stored transposed. For example, the pass
+`pack-operands` writes `x @ w` as `(w.mT @ x.mT).mT`, because only the first factor can have any layout. In the order of
+the axes of the result, a kernel would multiply `x` first again. For f32 arrays of the shapes [512, 4096] and
+[4096, 8192], this product takes 425 microseconds, and 976 microseconds with `x` first (H200).
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous
@@ -21,13 +21,13 @@ from minitri.optimize.split_k import FEW_ROWS
 
 def in_order(part: FusedIndexing) -> FusedIndexing:
     """Chooses the order of the factors in the products of a kernel, and returns the `FusedIndexing` of the kernel. The
-    kernel computes transposed products if that is faster. Products that share a loop with other reductions are never
-    transposed.
+    kernel computes transposed products if that is faster, or if `pack-operands` has chosen this order. Products that
+    share a loop with other reductions are never transposed.
     """
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
     if contracts and part.loop is None:
         kernel = trial_kernel(part)
-        part.transposed = _is_second_computed(kernel) or _is_exchanged(kernel)
+        part.exchanged = kernel.dots[0].tile if _is_second_computed(kernel) or _is_reversed(kernel) else ()
     return part
 
 
@@ -54,8 +54,8 @@ def _is_second_computed(kernel: Kernel) -> bool:
     return halves and any(second) and not any(first) and worth
 
 
-def _is_exchanged(kernel: Kernel) -> bool:
-    """Checks whether the order of the axes would exchange the two factors of a product of TF32 parts."""
+def _is_reversed(kernel: Kernel) -> bool:
+    """Checks whether a kernel would multiply the second factor of a product of TF32 parts first."""
     names, (first, *others) = [a.name for a in kernel.axes], kernel.dots
     row, column = first.tile
     return not others and first.precision == "tf32x3" and names.index(row) > names.index(column)

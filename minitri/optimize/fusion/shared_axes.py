@@ -38,15 +38,15 @@ class FusedIndexing(Indexing):
         over `loop`. The file one_kernel.py sets both fields, `loop` and `held`.
     `in_parts`: results, such as `2 * x`, of which each grid program of a split reduction stores a part. The value for a
         result is True if the axes of this result are permuted.
-    `transposed`: whether a product's column axis comes before its row axis. The file factor_order.py sets
-        `transposed`.
+    `exchanged`: the row axis and the column axis of a product, if they exchange their places in the order of the axes.
+        The file factor_order.py sets `exchanged`.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
         self.loop: str | None = None
         self.held: Set[str] = set()
         self.in_parts: dict[Node, bool] = {}
-        self.transposed = False
+        self.exchanged: tuple[str, ...] = ()
         self._rows: dict[Node, str] = {}  # product → its row axis, if a result needs this axis before the operands do
         super().__init__(inside, roots, allows)
 
@@ -61,9 +61,8 @@ class FusedIndexing(Indexing):
     def axis_order(self) -> list[str]:
         if self.loop is not None and not self.held:  # every column of a product lies along the loop
             return [*self.parallel, *(a for a in self.axes if a in self.reduced)]
-        last = self.parallel[-2:] if self.transposed else []
-        swapped = dict(zip(last, reversed(last)))
-        return [swapped.get(a, a) for a in super().axis_order()]
+        other = dict(zip(self.exchanged, reversed(self.exchanged)))
+        return [other.get(a, a) for a in super().axis_order()]
 
     # ---- results -----------------------------------------------------------------------
 

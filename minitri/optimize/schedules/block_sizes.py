@@ -94,14 +94,19 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
     return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
 
 
-def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns the second axis along which memory accesses are contiguous, if there are two such axes, as in a
-    transpose. The first axis in `order` is never returned. Returns None if almost all contiguous accesses of the kernel
-    run along the first axis.
+def rivals(order: Sequence[Axis], kernel: Kernel) -> list[Axis]:
+    """Returns further axes along which memory accesses are contiguous, as in a transpose. The axis with the most
+    contiguous bytes is first. The first axis in `order` is never returned. The list is empty if almost all contiguous
+    accesses of the kernel run along the first axis.
     """
     weight = contiguity(kernel, fastest=True)
-    second = max(order[1:], key=lambda a: weight[a.name], default=None)
-    return second if second is not None and weight[second.name] * 8 > weight[order[0].name] > 0 else None
+    found = [a for a in order[1:] if weight[a.name] * 8 > weight[order[0].name] > 0]
+    return sorted(found, key=lambda a: -weight[a.name])
+
+
+def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
+    """Returns the first of the `rivals`, or None."""
+    return next(iter(rivals(order, kernel)), None)
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:

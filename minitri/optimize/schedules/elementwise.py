@@ -26,9 +26,10 @@ elements of y that are far apart. Results with other indices along the axis of l
 A tile covers 64 indices along the contiguous axis, and 16 indices along the axis of length 127. So a program loads each
 element of y once for 16 results. A random program took 0.53 times as long (H200).
 
-If loads and stores are contiguous along three axes, the tile has 32 bytes along two axes, and 32 elements along the
-axis with the most contiguous bytes. In `concat((x, y.mT), axis=2)`, stored with the axes reversed, x, y and the result
-have three different contiguous axes. A random program took 0.56 times as long for bf16, and 0.75 times for f32 (H200).
+If loads and stores are contiguous along three axes, the tile has 32 bytes along two axes (16 elements at most), and 32
+elements along the axis with the most contiguous bytes. In `concat((x, y.mT), axis=2)`, stored with the axes reversed,
+x, y and the result have three different contiguous axes. A random program took 0.56 times as long for bf16, and 0.75
+times for f32 (H200). An array of few elements has the tile of a transpose instead.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
 length has tiles of 2048 elements, so each thread has 8 elements. Compared with tiles of 2048 elements, larger tiles
@@ -46,7 +47,7 @@ from minitri.hardware.chips import SECTOR, Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.optimize.schedules import block_sizes
-from minitri.optimize.schedules.block_sizes import at_most, contiguity, filled, innermost, rival, touched, vector
+from minitri.optimize.schedules.block_sizes import at_most, contiguity, filled, innermost, rivals, touched, vector
 from minitri.optimize.schedules.long_bodies import more_warps
 from minitri.optimize.schedules.rule_arguments import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
@@ -54,8 +55,8 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, ceil_pow2, size
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
 UNALIGNED = 64 * 32  # the same if accesses along the first axis move single elements
 FAR_APART = 512  # elements of a tile without a transpose, if one instruction loads elements that are far apart
-REUSED, AGAIN = 64, 16  # the least elements of a tile along two axes, if it needs elements that are far apart again
-THIRD = 32  # elements along the first axis of a tile that is contiguous along three axes
+REUSED, AGAIN = 64, 16  # the least elements along two axes of a tile that uses elements far apart several times
+LONGEST, THIRD = 32, 16  # elements along the first axis of a tile with three contiguous axes, and most along the others
 L1_LIMIT = 10  # the L1 cache limits the speed if it moves this many times as many bytes as the memory
 
 
@@ -66,32 +67,33 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     if not kernel.axes:
         return Schedule({}, "one element", warps=1)
     order = innermost(kernel.axes, contiguity(kernel))
-    second = rival(order, kernel)
-    if request.interpreter or second is None:
-        elements = FAR_APART if _read_far_apart(kernel, order[0]) else block_sizes.elements_of_a_program(kernel)
-        elements = INTERPRETER.elements if request.interpreter else elements
-        blocks, warps = filled(order, elements, {} if request.interpreter else _reused(kernel, order)), 4
+    if request.interpreter:
+        blocks, warps = filled(order, INTERPRETER.elements), 4
         rule = f"elements, contiguous along {order[0].name}"
+    elif others := rivals(order, kernel):
+        blocks, warps = _transpose(kernel, order, others, request.chip)
+        shape = "a square" if blocks[order[0].name] == blocks[others[0].name] else "a rectangle"
+        rule = f"{shape}: {'three' if others[1:] else 'two'} axes are contiguous"
     else:
-        blocks, warps = _transpose(kernel, order, second, request.chip)
-        shape = "a square" if blocks[order[0].name] == blocks[second.name] else "a rectangle"
-        rule = f"{shape}: two axes are contiguous"
+        apart = _read_far_apart(kernel, order[0])
+        elements = FAR_APART if apart else block_sizes.elements_of_a_program(kernel)
+        blocks, warps = filled(order, elements, {} if apart else _reused(kernel, order)), 4
+        rule = f"elements, contiguous along {order[0].name}"
     return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, rule, warps=at_most(warps, blocks))
 
 
-def _transpose(kernel: Kernel, order: Sequence[Axis], second: Axis, chip: Chip) -> tuple[dict[str, int], int]:
+def _transpose(kernel: Kernel, order: Sequence[Axis], others: Sequence[Axis], chip: Chip) -> tuple[dict[str, int], int]:
     """Returns the block sizes and the number of warps of a transpose."""
+    second, *more = others
     # small arrays have smaller tiles, so that more multiprocessors have a tile
     share = math.prod(size(a, SQUARE) for a in kernel.axes) // chip.multiprocessors
-    # Accesses are contiguous along the axes `order[0]` and `second`.
+    # Accesses are contiguous along the axes `order[0]` and `others`.
     if not _has_vectors(kernel, order[0]):  # accesses along the first axis move single elements
         rows = 16 if _has_vectors(kernel, second) else 32
         return filled(order, UNALIGNED, filled(order[:1], UNALIGNED // rows) | filled([second], rows)), 8
-    weight = contiguity(kernel, fastest=True)
-    others = [a for a in order[1:] if a is not second and weight[a.name] * 8 > weight[order[0].name]]
-    if others:  # contiguous along three axes
-        sector = SECTOR // block_sizes.widest_bytes(kernel)
-        blocks = filled(order[:1], THIRD) | filled([second], sector) | filled(others[:1], sector)
+    sector = min(SECTOR // block_sizes.widest_bytes(kernel), THIRD)
+    if more and share >= LONGEST * THIRD * THIRD:  # contiguous along three axes, and enough tiles
+        blocks = filled(order[:1], LONGEST) | filled([second], sector) | filled(more[:1], sector)
         return filled(order, math.prod(blocks.values()), blocks), more_warps(kernel, blocks, 8, most=512)
     side = min(128 if block_sizes.widest_bytes(kernel) <= 2 else 64, max(SECTOR, ceil_pow2(math.isqrt(share))))
     blocks = filled(order, min(SQUARE, share), filled(order[:1], side) | filled([second], side))
@@ -118,11 +120,12 @@ def _read_far_apart(kernel: Kernel, axis: Axis) -> bool:
 
 
 def _reused(kernel: Kernel, order: Sequence[Axis]) -> dict[str, int]:
-    """Returns the least block sizes with which a program uses elements several times that are far apart in memory."""
+    """Returns least block sizes, so that a program reuses loaded elements that are far apart in memory."""
     first, *others = order
     loads = [op for op in kernel.body if isinstance(op, Load)]
     apart = [op for op in loads if abs(block_sizes.step(op.offset, first.symbol)) * op.dtype.bytes >= SECTOR]
-    again = [a for a in others if not any(a.name in op.indexed_by for op in apart)]  # the loads do not depend on them
+    # along these axes, the same elements are needed again
+    again = [a for a in others if size(a, AGAIN) >= AGAIN and not any(a.name in op.indexed_by for op in apart)]
     return filled([first], REUSED) | filled(again[:1], AGAIN) if apart and again else {}
 
 

@@ -371,9 +371,10 @@ def _kept_columns(
     # 256 bytes of each row; fewer if columns are long, more if columns are very short
     shortest = 8192 if column <= SHORTEST_COLUMN and _only_reduces(kernel) else 2048
     width = max(narrowest, max(min(256, 8192 // column), shortest // column) // bytes)
-    # If there are many columns, a program reads whole cache lines of each row.
-    if columns >= MANY_COLUMNS * chip.multiprocessors and 2 * column <= HELD_COLUMN and not scans:
-        width = max(width, CACHE_LINE // bytes)
+    # If there are many columns, a program reads a whole cache line of each row. Few columns lie past the end of a row.
+    line, row = CACHE_LINE // bytes, math.prod(size(a, ENOUGH) for a in lanes)
+    many = columns >= MANY_COLUMNS * chip.multiprocessors and 2 * column <= HELD_COLUMN
+    width = max(width, line) if many and -row % line * 8 <= row and not scans else width
     # if there are few columns, longer columns than usual are kept in registers
     longest = HELD_COLUMN if scans or _reads_again(kernel) or columns > 16 * few else ENOUGH
     # Every thread of a column repeats what is computed once for the column, such as a square root. If there are many
