@@ -21,7 +21,7 @@ from minitri.cli.main import main as minitri
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.mt"))
-FEW, MANY = 4, 300  # random programs
+FEW, MANY = 12, 300  # random programs
 
 
 def plain(*arguments: str) -> str:

@@ -202,14 +202,23 @@ def test_a_tile_uses_all_elements_of_a_sector(text: str, types: dict[str, str], 
     assert {name: block for name, (_, block) in scheduled(kernel).axes.items()} == blocks
 
 
-@pytest.mark.parametrize(("a", "b", "c"), [(1, 1, 1), (3, 17, 5), (33, 18, 9), (70, 3, 40)])
-@pytest.mark.parametrize("text", [
-    "permute_dims(concat((x, y.mT), axis=2), (2, 1, 0)) * z", "x - permute_dims(w, (2, 1, 0))[:, :, :1]",
-])  # fmt: skip
-def test_strided_tiles_are_right_at_every_stage(text: str, a: int, b: int, c: int) -> None:
-    shapes = {"x": (a, b, c), "y": (a, c, b), "z": (2 * c, b, a), "w": (c, b, a)}
+STRIDED_RESULTS = [
+    ("permute_dims(concat((x, y.mT), axis=2), (2, 1, 0)) * z", (100, 101, 110), 3),  # just enough elements
+    ("permute_dims(concat((x, y.mT), axis=2), (2, 1, 0)) * z", (68, 23, 11), 2),
+    ("x - permute_dims(c, (1, 2, 0))", (9, 17, 70), 2), ("x - permute_dims(c, (1, 2, 0))", (8, 33, 130), 2),
+    ("x - permute_dims(c, (1, 2, 0))", (33, 18, 16), 3), ("x - permute_dims(c, (1, 2, 0))", (1, 1, 1), 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sizes", "blocked"), STRIDED_RESULTS)
+def test_strided_tiles_are_right_at_every_stage(text: str, sizes: tuple[int, int, int], blocked: int) -> None:
+    """`blocked`: along how many axes a tile has several elements."""
+    a, b, n = sizes
+    shapes = {"x": (a, b, n), "y": (a, n, b), "z": (2 * n, b, a), "c": (n, a, 1)}
     shapes = {name: shape for name, shape in shapes.items() if re.search(rf"\b{name}\b", text)}
     f = mt.compile(text, **{name: f"f32[{', '.join(map(str, shape))}]" for name, shape in shapes.items()})
+    (kernel,) = f.lower(target="cuda:90").compilation.value("kernels").kernels
+    assert sum(block > 1 for _, block in scheduled(kernel).axes.values()) == blocked
     given = [np.random.default_rng(1).normal(size=shape).astype(np.float32) for shape in shapes.values()]
     given[0].flat[-1] = np.nan
     report = check(f, bind(f.function, tuple(given), {}), ("cuda",), shrinking=False)

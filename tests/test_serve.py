@@ -449,12 +449,12 @@ def test_random_programs(server: Server, count: int) -> None:
     assert outcomes[0].stages == count and outcomes[1].diagnostics > 30
 
 
-GREEDIEST = {t for t in HOSTILE if t == "\n" * 19_000 or "concat((x, x))" in t}
+GREEDIEST = {t for t in HOSTILE if "concat((x, x))" in t}
 
 
 @pytest.mark.parametrize("greediest", slow_except([False], [False, True]))
 def test_hostile_programs(server: Server, greediest: bool) -> None:
-    """The greediest programs take seconds each."""
+    """The greediest program takes seconds."""
     assert len(HOSTILE) >= 50
     tried(server, "greedy", (r for r in greedy_requests() if (r["text"] in GREEDIEST) == greediest))
 

@@ -21,9 +21,8 @@ from minitri.language.parser import parse_expression, parse_module, parse_type
 from minitri.language.program_forms import from_function, parse_program
 
 LIGHT = settings(max_examples=300, deadline=None)
-FUZZ = settings(
-    max_examples=examples(500, 2000), deadline=None, derandomize=True
-)  # random while searching for bugs, fixed in CI
+# random while searching for bugs, fixed in CI
+FUZZ = settings(max_examples=examples(500, 2000), deadline=None, derandomize=True)
 
 
 def module(text: str) -> ast.Module:

@@ -51,7 +51,7 @@ def fold(graph: Graph, parts: bool = False) -> Graph:
 
 
 def _folded(i: Interner, node: Contract) -> tuple[Contract, View]:
-    """Returns one large product in place of a batch of products, and the view of it that has the shape of the batch."""
+    """Replaces a batch of products by one large product. Returns the product, and its view in the shape of the batch."""
     count = _shared(node)
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
     split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))

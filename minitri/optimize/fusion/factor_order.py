@@ -8,8 +8,8 @@ the second factor is computed. For example, the second factor can be computed fr
 is only loaded. Tensor cores of Hopper GPUs take computed values from registers, but only as the first operand of a
 multiplication. The second case is a product of TF32 parts whose result is stored transposed. For example, the pass
 `pack-operands` writes `x @ w` as `(w.mT @ x.mT).mT`, because only the first factor can have any layout. In the order of
-the axes of the result, a kernel would multiply `x` first again. For f32 arrays of the shapes [512, 4096] and
-[4096, 8192], this product takes 425 microseconds, and 976 microseconds with `x` first (H200).
+the axes of the result, a kernel would multiply `x` first again. The program f32 201/71 of `minitri bench --random`, with
+such a product of 512 rows, then takes 978 microseconds instead of 435 (H200).
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous

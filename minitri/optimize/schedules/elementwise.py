@@ -24,12 +24,12 @@ memory.
 For x of shape [64, 127, 4090] and y of shape [4090, 64, 1], the expression `x - permute_dims(y, (1, 2, 0))` reads
 elements of y that are far apart. Results with other indices along the axis of length 127 need the same elements again.
 A tile covers 64 indices along the contiguous axis, and 16 indices along the axis of length 127. So a program loads each
-element of y once for 16 results. A random program took 0.53 times as long (H200).
+element of y once for 16 results. The program f32 201/7 of `minitri bench --random` takes 0.53 times as long (H200).
 
 If loads and stores are contiguous along three axes, the tile has 32 bytes along two axes (16 elements at most), and 32
 elements along the axis with the most contiguous bytes. In `concat((x, y.mT), axis=2)`, stored with the axes reversed,
-x, y and the result have three different contiguous axes. A random program took 0.56 times as long for bf16, and 0.75
-times for f32 (H200). An array of few elements has the tile of a transpose instead.
+x, y and the result have three different contiguous axes. The program 201/12 of `minitri bench --random` takes 0.56 times
+as long for bf16, and 0.75 times for f32 (H200). An array of few elements has the tile of a transpose instead.
 
 If rows have an odd length, one instruction loads or stores only one element of a row. A transpose of rows with an odd
 length has tiles of 2048 elements, so each thread has 8 elements. Compared with tiles of 2048 elements, larger tiles
@@ -73,7 +73,8 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     elif others := rivals(order, kernel):
         blocks, warps = _transpose(kernel, order, others, request.chip)
         shape = "a square" if blocks[order[0].name] == blocks[others[0].name] else "a rectangle"
-        rule = f"{shape}: {'three' if others[1:] else 'two'} axes are contiguous"
+        three = others[1:] and blocks[others[1].name] > 1
+        rule = f"{shape}: {'three' if three else 'two'} axes are contiguous"
     else:
         apart = _read_far_apart(kernel, order[0])
         elements = FAR_APART if apart else block_sizes.elements_of_a_program(kernel)
